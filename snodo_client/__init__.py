@@ -1,0 +1,33 @@
+"""Blocking Python calls to MCP servers: plain methods that return values, over subprocesses, HTTP, and in process.
+
+from snodo_client import Client, McpError, Ok
+
+with Client.connect(("stdio", "python", ["server.py"])) as client:
+    match client.call_tool("search", {"query": "json"}):
+        case Ok(result):
+            print(result["content"])
+        case McpError(code=code, message=text):
+            print(code, text)
+"""
+
+from __future__ import annotations
+
+from .client import Client
+from .outcome import InputRequired, InputRequiredError, McpError, Ok, Page, Progress
+from .transports.base import Inbound, Link, Traits, Transport
+from .version import __version__
+
+__all__ = [
+    "Client",
+    "Inbound",
+    "InputRequired",
+    "InputRequiredError",
+    "Link",
+    "McpError",
+    "Ok",
+    "Page",
+    "Progress",
+    "Traits",
+    "Transport",
+    "__version__",
+]

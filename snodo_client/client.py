@@ -1,0 +1,353 @@
+"""The facade: `Client`. It checks arguments, builds requests and delegates; protocol, threads and time live in the
+rooms below.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, overload
+
+from . import options as _options
+from .engine.deadline import Deadline
+from .engine.session import CLOSE_SECONDS, Session
+from .outcome import McpError, Ok, Page
+from .protocol import annotations as tool_annotations
+from .protocol import pages, requests
+from .protocol.requests import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+    from typing import Any, Literal, Self, Unpack
+
+    from .options import CallOptions, CommonOptions, DirectOptions, HttpOptions, InputCallOptions, StdioOptions
+    from .outcome import Outcome
+    from .transports.base import Transport
+
+    Object = dict[str, Any]
+    Kind = Literal["tools", "resources", "resource_templates", "prompts"]
+    StdioTarget = tuple[Literal["stdio"], str] | tuple[Literal["stdio"], str, Sequence[str]]
+    HttpTarget = str | tuple[Literal["http"], str]
+    CustomTarget = Transport | Callable[[], Transport]
+
+MAX_TOTAL_TIMEOUT = 600.0
+
+
+class Client:
+    """One MCP server, called with plain blocking methods that return values: `Ok`, `InputRequired` or `McpError`.
+
+    Make one with `Client.connect` or `Client.direct`. It may be shared by any number of threads; `close()` it, or use
+    it in a `with` statement.
+    """
+
+    def __init__(self, transport: Transport, options: _options.Options) -> None:
+        self._options = options
+        self._session = Session(
+            transport,
+            options.identity,
+            options.allowed,
+            probe_timeout=options.probe_timeout,
+            on_log=options.on_log,
+            on_notification=options.on_notification,
+        )
+        ready = None
+        try:
+            ready = self._session.ready(Deadline(options.timeout))
+        finally:
+            if ready is None or isinstance(ready, McpError):
+                self.close()
+        if isinstance(ready, McpError):
+            raise ready
+
+    @overload
+    @classmethod
+    def connect(cls, target: StdioTarget, **options: Unpack[StdioOptions]) -> Self: ...
+    @overload
+    @classmethod
+    def connect(cls, target: HttpTarget, **options: Unpack[HttpOptions]) -> Self: ...
+    @overload
+    @classmethod
+    def connect(cls, target: CustomTarget, **options: Unpack[CommonOptions]) -> Self: ...
+    @classmethod
+    def connect(cls, target: Any, **options: Any) -> Self:
+        """Connect to a server.
+
+        `target` is `("stdio", command, [arguments])`, `("http", url)` or just the URL, or a `Transport` (or a callable
+        that makes one). The options are described at `snodo_client.options`. Raises McpError when the server cannot be
+        reached or shares no version, ValueError or TypeError for wrong arguments, before anything is opened.
+        """
+        connection, make = _target(target)
+        common, own = _options.split(options, connection)
+        return cls(make(own), common)
+
+    @classmethod
+    def direct(cls, server: Any, **options: Unpack[DirectOptions]) -> Self:
+        """A client of a server in this process: a callable `handle(message, context) -> message`, or an `mcp` / FastMCP
+        server object.
+        """
+        from .transports import direct, sdk
+
+        common, own = _options.split(options, "direct")
+        if sdk.is_server(server):
+            return cls(sdk.SdkTransport(server, **own), common)
+        return cls(direct.DirectTransport(server, **own), common)
+
+    # -- what was agreed
+
+    @property
+    def server_info(self) -> Object | None:
+        """The server's name and version as it gave them, for display only. None when it was not asked (a pinned
+        version).
+        """
+        return self._session.agreement.server_info if self._session.agreement else None
+
+    @property
+    def server_capabilities(self) -> Object | None:
+        return self._session.agreement.capabilities if self._session.agreement else None
+
+    @property
+    def instructions(self) -> str | None:
+        return self._session.agreement.instructions if self._session.agreement else None
+
+    @property
+    def protocol_info(self) -> Object:
+        """What was preferred and agreed, and why: preference, pinned, status, era, version, probed, why. JSON can carry
+        it.
+        """
+        agreement = self._session.agreement
+        return {
+            "preference": self._options.preference,
+            "pinned": agreement.pinned if agreement else False,
+            "status": "closed" if self._session.closed else "ready" if agreement else "connecting",
+            "era": agreement.era if agreement else None,
+            "version": agreement.version if agreement else None,
+            "probed": agreement.probed if agreement else None,
+            "why": agreement.why if agreement else None,
+        }
+
+    # -- calls
+
+    def discover(self, **options: Unpack[CallOptions]) -> Ok[Object] | McpError:
+        """`server/discover`: the server's versions, capabilities and instructions (spec: server/discover)."""
+        return self._call("server/discover", {}, options)  # type: ignore[return-value]
+
+    def list_tools(self, **options: Unpack[CallOptions]) -> Ok[list[Object]] | McpError:
+        """Every tool definition, over all pages. Over HTTP, tools with an invalid `x-mcp-header` annotation are left
+        out, with a warning.
+        """
+        return self._list("tools", options)
+
+    def list_resources(self, **options: Unpack[CallOptions]) -> Ok[list[Object]] | McpError:
+        """Every resource, over all pages."""
+        return self._list("resources", options)
+
+    def list_resource_templates(self, **options: Unpack[CallOptions]) -> Ok[list[Object]] | McpError:
+        """Every resource template, over all pages."""
+        return self._list("resource_templates", options)
+
+    def list_prompts(self, **options: Unpack[CallOptions]) -> Ok[list[Object]] | McpError:
+        """Every prompt, over all pages."""
+        return self._list("prompts", options)
+
+    def list_page(self, kind: Kind, cursor: str | None = None, **options: Unpack[CallOptions]) -> Ok[Page] | McpError:
+        """One page of "tools", "resources", "resource_templates" or "prompts"; `cursor` is the `next_cursor` of the
+        page before.
+        """
+        page = self._page(kind, cursor, options, self._deadline(options))
+        return page if isinstance(page, McpError) else Ok(page)
+
+    def call_tool(
+        self, tool: str | Object, arguments: Object | None = None, **options: Unpack[InputCallOptions]
+    ) -> Outcome:
+        """Call a tool by name, or by its definition from `list_tools`, which spares a round trip where a tool mirrors
+        arguments in headers.
+        """
+        params = requests.call_tool_params(tool, arguments)
+        return self._call("tools/call", params, options, definition=tool if isinstance(tool, dict) else None)
+
+    def read_resource(self, uri: str, **options: Unpack[InputCallOptions]) -> Outcome:
+        """`resources/read`: the result has `contents`, each with `text` or base64 `blob`."""
+        return self._call("resources/read", requests.read_resource_params(uri), options)
+
+    def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[InputCallOptions]
+    ) -> Outcome:
+        """`prompts/get`: the result has `messages`. Arguments are strings."""
+        return self._call("prompts/get", requests.get_prompt_params(name, arguments), options)
+
+    def complete(
+        self,
+        ref: str | Object,
+        argument: Mapping[str, str],
+        context: Object | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Ok[Object] | McpError:
+        """`completion/complete`: suggestions for `argument` (`{"name": ..., "value": typed so far}`) of a prompt or
+        resource template.
+        """
+        return self._call("completion/complete", requests.complete_params(ref, argument, context), options)  # type: ignore[return-value]
+
+    def request(self, method: str, params: Object | None = None, **options: Unpack[InputCallOptions]) -> Outcome:
+        """Any other request, such as one of an extension. The result is given as sent."""
+        if not isinstance(method, str):
+            raise TypeError(f"method must be a string, not {type(method).__name__}")
+        if method == "subscriptions/listen":
+            raise ValueError("subscriptions/listen has no single answer: use client.listen()")
+        if method == "initialize":
+            raise ValueError("initialize is sent by Client.connect() when the server needs it")
+        if method.startswith("notifications/"):
+            raise ValueError(f"{method} is a notification: use client.notify()")
+        return self._call(method, dict(params) if isinstance(params, dict) else params, options)
+
+    def notify(
+        self, method: str, params: Object | None = None, *, timeout: float | None = None
+    ) -> Ok[Object] | McpError:
+        """Send a notification. `Ok({})` means the transport took it; servers do not answer notifications."""
+        if not isinstance(method, str) or not method.startswith("notifications/"):
+            raise ValueError(
+                f"{method!r} is no notification: their names start with 'notifications/'; use client.request()"
+            )
+        if params is not None and not isinstance(params, dict):
+            raise TypeError(f"params must be a dict, not {type(params).__name__}")
+        return self._session.notify(method, params or {}, self._deadline({"timeout": timeout}))  # type: ignore[return-value]
+
+    # -- the end
+
+    def close(self) -> None:
+        """End every call with a "closed" error and let go of the connection. Bounded, idempotent, from any thread."""
+        self._session.close(Deadline(CLOSE_SECONDS))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        info = self.protocol_info
+        return f"<Client of {self._session.name}, {info['status']}{', ' + info['version'] if info['version'] else ''}>"
+
+    # -- inside
+
+    def _call(
+        self, method: str, params: Object | None, options: Mapping[str, Any], definition: Object | None = None
+    ) -> Outcome:
+        if "input_responses" in options or "request_state" in options:
+            requests.retry_params(
+                params if params is not None else {}, options.get("input_responses"), options.get("request_state")
+            )
+        request = self._request(method, params, options)
+        relist = None
+        if method == "tools/call" and self._session.transport.traits.mirrors_headers:
+            if definition is not None:
+                found = tool_annotations.scan(definition.get("inputSchema"))
+                if isinstance(found, str):
+                    raise ValueError(f"the definition of {request.params['name']!r} cannot be used over HTTP: {found}")
+            else:
+                found = self._session.catalog.annotations(request.params["name"])
+                relist = self._relist
+            if found:
+                request = request.copy(annotations=found)
+        return self._session.call(request, self._deadline(options), on_progress=options.get("progress"), relist=relist)
+
+    def _request(self, method: str, params: Object | None, options: Mapping[str, Any]) -> Request:
+        request = Request(method, params, meta=options.get("meta"), log_level=options.get("log_level"))
+        if _options.callback(options.get("progress"), "progress") is not None and "progressToken" in request.meta:
+            raise ValueError("give progress= or meta={'progressToken': ...}, not both")
+        return request
+
+    def _deadline(self, options: Mapping[str, Any]) -> Deadline:
+        for name in options:
+            if name not in _CALL_OPTIONS:
+                raise TypeError(f"{name}= is no keyword of this call")
+        timeout = options.get("timeout")
+        timeout = self._options.timeout if timeout is None else _options.seconds(timeout, "timeout")
+        total = _options.seconds(options.get("max_total_timeout", MAX_TOTAL_TIMEOUT), "max_total_timeout")
+        return Deadline(timeout, total if options.get("reset_timeout_on_progress") else None)
+
+    def _list(
+        self, kind: str, options: Mapping[str, Any], deadline: Deadline | None = None
+    ) -> Ok[list[Object]] | McpError:
+        deadline = deadline or self._deadline(options)
+        steps = pages.walk(requests.LISTS[kind][0], self._options.max_pages)
+        try:
+            cursor = next(steps)
+            while True:
+                page = self._page(kind, cursor, options, deadline)
+                if isinstance(page, McpError):
+                    return page
+                cursor = steps.send(page)
+        except StopIteration as end:
+            return end.value if isinstance(end.value, McpError) else Ok(end.value)
+
+    def _page(self, kind: str, cursor: str | None, options: Mapping[str, Any], deadline: Deadline) -> Page | McpError:
+        if kind not in requests.LISTS:
+            raise ValueError(f"{kind!r} is no list: choose one of {', '.join(requests.LISTS)}")
+        method, key = requests.LISTS[kind]
+        request = self._request(method, requests.list_params(cursor), options)
+        outcome = self._session.call(request, deadline, on_progress=options.get("progress"))
+        if not isinstance(outcome, Ok):
+            return outcome  # type: ignore[return-value]
+        page = pages.page(outcome.value, method, key)
+        if isinstance(page, Page) and kind == "tools" and self._session.transport.traits.mirrors_headers:
+            page.items = self._session.catalog.remember(page.items, self._session.name)
+        return page
+
+    def _relist(self, deadline: Deadline) -> list[Object] | McpError:
+        listed = self._list("tools", {}, deadline)
+        return listed if isinstance(listed, McpError) else listed.value
+
+
+_CALL_OPTIONS = frozenset(
+    {
+        "timeout",
+        "reset_timeout_on_progress",
+        "max_total_timeout",
+        "meta",
+        "progress",
+        "log_level",
+        "input_responses",
+        "request_state",
+    }
+)
+
+
+def _target(target: Any) -> tuple[str, Callable[[Mapping[str, Any]], Transport]]:
+    """The kind of connection a target asks for, and what makes its transport from that connection's options."""
+    if isinstance(target, str):
+        if not target.lower().startswith(("http://", "https://")):
+            raise ValueError(f'{target!r} is no http(s) URL; a command is ("stdio", command, [arguments])')
+        target = ("http", target)
+    if isinstance(target, tuple):
+        match target:
+            case ("stdio", command):
+                return "stdio", lambda own: _stdio(command, (), own)
+            case ("stdio", command, arguments):
+                return "stdio", lambda own: _stdio(command, arguments, own)
+            case ("http", url):
+                return "http", lambda own: _http(url, own)
+        raise ValueError('a target is ("stdio", command, [arguments]), ("http", url), a URL, or a transport')
+    if hasattr(target, "exchange") and not isinstance(target, type):
+        return "custom", lambda _: target
+    if callable(target):
+        return "custom", lambda _: _checked(target())
+    raise TypeError(f"a {type(target).__name__} is no target")
+
+
+def _stdio(command: str, arguments: Sequence[str], own: Mapping[str, Any]) -> Transport:
+    from .transports.stdio import StdioTransport
+
+    return StdioTransport(command, arguments, **own)
+
+
+def _http(url: str, own: Mapping[str, Any]) -> Transport:
+    from .transports.http import HttpTransport
+
+    return HttpTransport(url, **own)
+
+
+def _checked(transport: Any) -> Transport:
+    if not hasattr(transport, "exchange"):
+        raise TypeError(f"the callable made a {type(transport).__name__}, which is no transport")
+    return transport  # type: ignore[no-any-return]

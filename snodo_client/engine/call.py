@@ -1,0 +1,146 @@
+"""A logical call: its mailbox, its deadline, its outcome. They span input rounds and retries; the wire id names the
+current attempt.
+
+The thread that makes the call owns it: only the owner reads the mailbox. Any thread, or a signal handler, may deliver
+    to it or settle it.
+"""
+
+from __future__ import annotations
+
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+from ..outcome import McpError, local_error
+from ..protocol import jsonrpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Literal
+
+    from ..outcome import Outcome
+    from ..protocol.requests import Request
+    from ..transports.base import Link
+    from .deadline import Deadline
+
+    Message = dict[str, Any]
+    Delivery = Literal["not_sent", "unknown", "accepted"]
+
+
+def _nothing() -> None:
+    pass
+
+
+class Call:
+    """One logical call.
+
+    `delivery` says what is known of the request on the wire: "not_sent" (no byte of it left this process), "accepted"
+    (the local transport took all of it) or "unknown". `status` is the HTTP status of the current answer, None
+    elsewhere. `wake` is set by a transport whose owner may be blocked outside the mailbox; it must be safe from any
+    thread and after the exchange is over.
+    """
+
+    __slots__ = (
+        "_mailbox",
+        "_settled",
+        "body",
+        "deadline",
+        "delivery",
+        "id",
+        "link",
+        "request",
+        "status",
+        "wake",
+        "wants_progress",
+        "wire_id",
+    )
+
+    def __init__(self, id: int, request: Request, deadline: Deadline, *, wants_progress: bool = False) -> None:
+        self.id = id
+        self.request = request
+        self.deadline = deadline
+        self.wants_progress = wants_progress
+        self.wire_id: int | None = None
+        self.body = b""
+        self.link: Link | None = None
+        self.delivery: Delivery = "not_sent"
+        self.status: int | None = None
+        self.wake: Callable[[], None] = _nothing
+        self._mailbox: SimpleQueue[Message | McpError | None] = SimpleQueue()
+        # An atomic setdefault decides who is first; unlike a lock it is safe in a signal handler.
+        self._settled: dict[None, Outcome] = {}
+
+    @property
+    def message(self) -> Message:
+        """The JSON-RPC request of the current attempt, as a fresh dict; `body` is the same as bytes."""
+        return jsonrpc.decode(self.body)  # type: ignore[return-value]
+
+    def put(self, message: Message | McpError) -> None:
+        """Deliver a message of the current attempt, or the error that ends it. Never blocks."""
+        self._mailbox.put(message)
+
+    @property
+    def backlog(self) -> int:
+        """How many messages wait to be read."""
+        return self._mailbox.qsize()
+
+    def messages(self) -> Iterator[Message]:
+        """For the owner: what arrives for this call, in order. Raises `McpError` when the link is lost, the call
+        settled, or time is over.
+        """
+        mailbox, deadline = self._mailbox, self.deadline
+        while True:
+            try:
+                message = mailbox.get(timeout=deadline.left())
+            except Empty:
+                self.check()
+                continue
+            if message is None:
+                self.check()
+            elif isinstance(message, McpError):
+                raise message
+            else:
+                yield message
+
+    def check(self) -> None:
+        """Raise the outcome somebody else settled this call with, or the timeout when the deadline is over."""
+        if self._settled:
+            raise self.settled_error()
+        if self.deadline.over:
+            raise timeout_error(self)
+
+    def settled_error(self) -> McpError:
+        outcome = self._settled[None]
+        return outcome if isinstance(outcome, McpError) else local_error("closed", "the call is already settled")
+
+    def finish(self, outcome: Outcome) -> bool:
+        """Settle the call. True when this was the first terminal event; then the owner is woken."""
+        if self._settled.setdefault(None, outcome) is not outcome:
+            return False
+        self._mailbox.put(None)
+        self.wake()
+        return True
+
+    @property
+    def outcome(self) -> Outcome | None:
+        return self._settled.get(None)
+
+    def restart(self) -> None:
+        """For the owner, before another attempt: forget what was left over from the last one."""
+        self.delivery, self.status, self.wake = "not_sent", None, _nothing
+        while not self._mailbox.empty():
+            self._mailbox.get_nowait()
+
+
+def timeout_error(call: Call) -> McpError:
+    """The error of a call whose deadline is over."""
+    deadline, method = call.deadline, call.request.method
+    where = f" by {call.link.name}" if call.link is not None else ""
+    if deadline.capped:
+        return local_error(
+            "max_total_timeout",
+            f"{method} was not answered{where} within its total limit of {deadline.max_total:g} s",
+            data={"max_total_timeout": deadline.max_total},
+        )
+    return local_error(
+        "timeout", f"{method} was not answered{where} within {deadline.seconds:g} s", data={"timeout": deadline.seconds}
+    )

@@ -1,0 +1,66 @@
+"""Work that many threads want and one does: negotiating, relisting. The others wait, each for its own deadline."""
+
+from __future__ import annotations
+
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ..outcome import McpError, local_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .deadline import Deadline
+
+T = TypeVar("T")
+
+# How a leader fails for reasons of its own: its result says nothing to those who wait.
+_PERSONAL = ("timeout", "max_total_timeout", "cancelled")
+
+
+class _Trip:
+    __slots__ = ("done", "result")
+
+    def __init__(self) -> None:
+        self.done = Event()
+        self.result: object = None
+
+
+class Flight(Generic[T]):
+    """Single-flight with hand-over: when the leader's own time runs out or its thread is interrupted, a waiter takes
+    over.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = Lock()  # guards the current trip
+        self._trip: _Trip | None = None
+
+    def run(self, work: Callable[[Deadline], T | McpError], deadline: Deadline) -> T | McpError:
+        while True:
+            with self._lock:
+                trip, leads = self._trip, self._trip is None
+                if trip is None:
+                    trip = self._trip = _Trip()
+            if leads:
+                return self._lead(trip, work, deadline)
+            while not trip.done.wait(deadline.left()):
+                if deadline.over:
+                    return local_error(
+                        "timeout",
+                        f"{self.name} took longer than {deadline.seconds:g} s",
+                        data={"timeout": deadline.seconds},
+                    )
+            if trip.result is not None:
+                return trip.result  # type: ignore[return-value]
+
+    def _lead(self, trip: _Trip, work: Callable[[Deadline], T | McpError], deadline: Deadline) -> T | McpError:
+        try:
+            result = work(deadline)
+            if not (isinstance(result, McpError) and result.reason in _PERSONAL):
+                trip.result = result
+            return result
+        finally:
+            with self._lock:
+                self._trip = None
+            trip.done.set()

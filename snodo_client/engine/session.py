@@ -1,0 +1,291 @@
+"""The one blocking path. A session owns a transport and its link, agrees on a protocol version once, and takes each
+call from request to outcome in the thread that makes it. Every other thread only delivers, settles or wakes.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from os import getpid
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from ..outcome import McpError, Ok, Progress, local_error
+from ..protocol import jsonrpc, negotiation, results, versions
+from ..protocol.requests import Request
+from ..reasons import HEADER_MISMATCH, UNSUPPORTED_VERSION
+from . import exits
+from .call import Call
+from .catalog import Catalog
+from .deadline import Deadline
+from .flight import Flight
+from .inbound import Router
+from .pending import Pending
+from .worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from ..outcome import Outcome
+    from ..protocol.negotiation import Agreement
+    from ..protocol.requests import Identity
+    from ..transports.base import Link, Transport
+    from .call import Message
+    from .inbound import OnLog, OnNotification
+
+    OnProgress = Callable[[Progress], object]
+    Relist = Callable[[Deadline], list[Any] | McpError]
+
+# How long a cancellation may try to reach a server that does not read.
+CANCEL_SECONDS = 5.0
+CLOSE_SECONDS = 10.0
+MAX_WAITING_CALLBACKS = 1000
+
+
+class Session:
+    def __init__(
+        self,
+        transport: Transport,
+        identity: Identity,
+        allowed: Sequence[str],
+        *,
+        probe_timeout: float,
+        on_log: OnLog | None = None,
+        on_notification: OnNotification | None = None,
+    ) -> None:
+        self.transport = transport
+        self.identity = identity
+        self.pid = getpid()
+        self.agreement: Agreement | None = None
+        self.catalog = Catalog()
+        self._allowed = allowed
+        self._probe_timeout = probe_timeout
+        self._callbacks = Worker("snodo-callbacks", MAX_WAITING_CALLBACKS)
+        self._control = Worker("snodo-control", MAX_WAITING_CALLBACKS)
+        self._ids = count(1)
+        self._pending = Pending()
+        self._router = Router(self._pending, self.catalog, self._callbacks, on_log, on_notification)
+        self._link: Link | None = None
+        self._ready: Flight[Agreement] = Flight("negotiating the protocol version")
+        self._relist: Flight[list[Any]] = Flight("listing the tools")
+        self._lock = Lock()  # guards the change to closed
+        self._closed = False
+
+    # -- readiness
+
+    def ready(self, deadline: Deadline) -> Agreement | McpError:
+        """The agreement, after opening the link and negotiating if nobody has yet."""
+        return self.agreement or self._ready.run(self._negotiate, deadline)
+
+    def _negotiate(self, deadline: Deadline) -> Agreement | McpError:
+        if self.agreement is not None:
+            return self.agreement
+        exits.add(self)
+        try:
+            if self._link is None and not self._closed:
+                self._link = self.transport.open(self._router, deadline)
+        except McpError as error:
+            return _bare(error)
+        if self._closed or self._link is None:
+            self.transport.close(Deadline(CLOSE_SECONDS))  # it was opened while somebody closed us
+            return local_error("closed", "the client is closed")
+        steps = negotiation.negotiate(self._allowed, silence_is_legacy=self.transport.traits.silence_is_legacy)
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send(self._probe(request, deadline))
+        except StopIteration as verdict:
+            agreement: Agreement | McpError = verdict.value
+        if isinstance(agreement, McpError):
+            return agreement
+        self.agreement = agreement
+        from ..log import logger  # one line a connection; the import is paid by those who configured logging
+
+        log = logger("session")
+        log.info("%s: speaking %s (%s)", self._link.name, agreement.version, agreement.why) if log.isEnabledFor(
+            20
+        ) else None
+        return agreement
+
+    def _probe(self, request: Request, deadline: Deadline) -> Outcome:
+        call = Call(next(self._ids), request, deadline.sub(self._probe_timeout))
+        try:
+            return self._attempt(call, None)
+        finally:  # a probe that timed out is not cancelled: some servers end at a notification before their handshake
+            self._pending.forget(call)
+
+    # -- calls
+
+    def call(
+        self,
+        request: Request,
+        deadline: Deadline,
+        *,
+        on_progress: OnProgress | None = None,
+        relist: Relist | None = None,
+    ) -> Outcome:
+        """Take one call from request to outcome. `relist` lists the tools again, for a call that was refused for its
+        mirrored headers.
+
+        Only what `on_progress` raises, and an interruption of the calling thread, get out of here; the request is
+        cancelled then.
+        """
+        call = Call(
+            next(self._ids), request, deadline, wants_progress=on_progress is not None or deadline.max_total is not None
+        )
+        outcome: Outcome | None = None
+        try:
+            outcome = self._perform(call, on_progress, relist)
+        finally:
+            self._pending.forget(call)
+            if outcome is None:
+                self._cancel(call, "The client stopped waiting")
+            elif isinstance(outcome, McpError) and outcome.reason in ("timeout", "max_total_timeout", "cancelled"):
+                self._cancel(call, outcome.message)
+        if call.finish(outcome):
+            return outcome
+        return call.settled_error()
+
+    def _perform(self, call: Call, on_progress: OnProgress | None, relist: Relist | None) -> Outcome:
+        agreement = self.ready(call.deadline)
+        if isinstance(agreement, McpError):
+            return agreement
+        call.request = call.request.copy(version=agreement.version)
+        refused: set[str] = set()
+        while True:
+            outcome = self._attempt(call, on_progress)
+            if not isinstance(outcome, McpError) or outcome.reason is not None:
+                return outcome
+            if outcome.code == UNSUPPORTED_VERSION:
+                version = negotiation.another_version(
+                    outcome, [v for v in self._allowed if v in versions.MODERN], refused
+                )
+                if version is None:
+                    return outcome
+                refused.add(version)
+                call.request = call.request.copy(version=version)
+            elif outcome.code == HEADER_MISMATCH and relist is not None:
+                listed, relist = self._relist.run(relist, call.deadline), None
+                annotations = self.catalog.annotations(call.request.params["name"])
+                if isinstance(listed, McpError) or not annotations:
+                    return outcome
+                try:
+                    call.request = call.request.copy(annotations=annotations)
+                except ValueError as error:  # only now known: the tool mirrors an argument no header can carry
+                    return local_error(
+                        "unsupported_operation",
+                        str(error),
+                        data={"method": call.request.method, "version": agreement.version},
+                    )
+            else:
+                return outcome
+
+    def _attempt(self, call: Call, on_progress: OnProgress | None) -> Outcome:
+        """One request on the wire and what came back for it."""
+        link = self._link
+        if self._closed or link is None:
+            return local_error("closed", "the client is closed")
+        if link.lost is not None:
+            return link.lost.copy()
+        call.restart()
+        wire_id = self._pending.attempt(call, link)
+        call.body = call.request.encode(wire_id, self.identity, progress=call.wants_progress)
+        try:
+            call.check()
+        except McpError as error:
+            return _bare(error)
+        exchange = self.transport.exchange(call)
+        try:
+            return self._receive(call, wire_id, exchange, on_progress)
+        finally:
+            close = getattr(exchange, "close", None)
+            if close is not None:
+                close()
+
+    def _receive(
+        self, call: Call, wire_id: int, exchange: Iterator[Message], on_progress: OnProgress | None
+    ) -> Outcome:
+        method = call.request.method
+        while True:
+            try:
+                message = next(exchange)
+            except StopIteration:
+                return local_error("closed", f"the connection ended before {method} was answered")
+            except McpError as error:
+                return _bare(error)
+            if "method" not in message:
+                return results.misdirected(message, wire_id, call.status) or results.decode(
+                    message, method, call.status
+                )
+            progress = _progress_of(message, wire_id) if call.wants_progress else None
+            if progress is None:
+                self._router.notice(message, call.link, call)  # type: ignore[arg-type]
+                continue
+            call.deadline.extend()
+            if on_progress is not None:
+                on_progress(Progress(progress))
+
+    def _cancel(self, call: Call, reason: str) -> None:
+        """Tell the server that nobody waits any more, where dropping the exchange has not told it already."""
+        link = call.link
+        if self.transport.traits.cancel != "notify" or call.delivery == "not_sent" or link is None or link.lost:
+            return
+        body = jsonrpc.encode(
+            jsonrpc.notification("notifications/cancelled", {"requestId": call.wire_id, "reason": reason[:200]})
+        )
+        self._control.submit(lambda: self._send(body, link, Deadline(CANCEL_SECONDS)))
+
+    # -- notifications
+
+    def notify(self, method: str, params: dict[str, Any], deadline: Deadline) -> Outcome:
+        body = jsonrpc.encode(jsonrpc.notification(method, params or None))
+        agreement = self.ready(deadline)
+        if isinstance(agreement, McpError):
+            return agreement
+        if self._closed or self._link is None:
+            return local_error("closed", "the client is closed")
+        return self._send(body, self._link, deadline) or Ok({})
+
+    def _send(self, body: bytes, link: Link, deadline: Deadline) -> McpError | None:
+        try:
+            self.transport.send(body, link, deadline)
+        except McpError as error:
+            return _bare(error)
+        return None
+
+    # -- the end
+
+    def close(self, deadline: Deadline) -> None:
+        """End every call with "closed" and let go of the transport. Idempotent, from any thread."""
+        with self._lock:
+            self._closed = True
+        error = local_error("closed", "the client was closed")
+        for call in self._pending.calls():
+            call.finish(error.copy())
+        self._control.close()
+        self._callbacks.close()
+        self.transport.close(deadline)
+        exits.discard(self)
+
+    @property
+    def name(self) -> str:
+        """What errors call the server."""
+        return self._link.name if self._link is not None else "a server"
+
+    @property
+    def closed(self) -> bool:
+        return self._closed or (self._link is not None and self._link.lost is not None)
+
+
+def _progress_of(message: Message, wire_id: int) -> dict[str, Any] | None:
+    if message["method"] != "notifications/progress":
+        return None
+    params = message.get("params")
+    token = params.get("progressToken") if isinstance(params, dict) else None
+    return params if type(token) is int and token == wire_id else None
+
+
+def _bare(error: McpError) -> McpError:
+    """The error as a value: without the frames it came through, which hold requests and their headers."""
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    return error

@@ -1,0 +1,137 @@
+"""Which protocol version to speak, as a generator: it yields the requests to send, is sent their outcomes, and returns
+the verdict.
+
+The session drives it and waits; nothing here does (spec: basic/versioning).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..outcome import McpError, Ok, local_error
+from ..reasons import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
+from . import versions
+from .requests import PREFIX, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from typing import Any
+
+    from ..outcome import Outcome
+
+MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)
+
+
+class Agreement:
+    """What client and server agreed on.
+
+    `version` and `era` as negotiated; `pinned` when the caller chose them and nothing was asked; `server_info`,
+    `capabilities` and `instructions` as the server gave them, None when it was not asked; `probed` what was sent and
+    `why` this version was chosen.
+    """
+
+    __slots__ = ("capabilities", "era", "instructions", "pinned", "probed", "server_info", "version", "why")
+
+    def __init__(
+        self,
+        version: str,
+        *,
+        why: str,
+        pinned: bool = False,
+        probed: str | None = None,
+        discovered: dict[str, Any] | None = None,
+    ) -> None:
+        discovered = discovered or {}
+        self.version = version
+        self.era = versions.era(version)
+        self.pinned = pinned
+        self.probed = probed
+        self.why = why
+        meta = discovered.get("_meta")
+        info = meta.get(PREFIX + "serverInfo") if isinstance(meta, dict) else None
+        info = info if info is not None else discovered.get("serverInfo")
+        self.server_info: dict[str, Any] | None = info if isinstance(info, dict) else None
+        capabilities = discovered.get("capabilities")
+        self.capabilities: dict[str, Any] | None = capabilities if isinstance(capabilities, dict) else None
+        instructions = discovered.get("instructions")
+        self.instructions: str | None = instructions if isinstance(instructions, str) else None
+
+
+def negotiate(allowed: Sequence[str], *, silence_is_legacy: bool) -> Generator[Request, Outcome, Agreement | McpError]:
+    """Decide between the `allowed` versions (newest first). A single era that is modern needs no question."""
+    modern = [version for version in allowed if version in versions.MODERN]
+    if not modern:
+        return _incompatible(allowed, None, "this client speaks only 2026-07-28 on this connection")
+    if len(modern) == len(allowed):
+        return Agreement(modern[0], pinned=True, why="chosen by protocol=")
+    version, refused = modern[0], set[str]()
+    while True:
+        answer = yield Request("server/discover").copy(version=version)
+        if isinstance(answer, Ok):
+            return _discovered(answer.value, allowed, modern, version)
+        if not isinstance(answer, McpError):
+            return local_error("invalid_result", "the server answered server/discover by asking for input")
+        legacy = _legacy_signal(answer, silence_is_legacy)
+        if legacy is not None:
+            return _incompatible(allowed, None, f"{legacy}, as an older server may")
+        if answer.reason is not None:
+            return answer
+        if answer.code != UNSUPPORTED_VERSION:
+            return answer
+        other = another_version(answer, modern, refused)
+        if other is None:
+            return _incompatible(allowed, _supported(answer), "the server refuses every version offered")
+        refused.add(other)
+        version = other
+
+
+def _legacy_signal(answer: McpError, silence_is_legacy: bool) -> str | None:
+    """What in the answer to the probe speaks for a server of the legacy era. A failure of network or server never does."""
+    if answer.reason == "timeout" and silence_is_legacy:
+        return f"the server did not answer server/discover within {answer.data['timeout']:g} s"
+    if answer.reason == "http_status":
+        status = answer.data["http_status"]
+        refused = 400 <= status < 500 and status != 429
+        return f"the server refused server/discover with HTTP status {status}" if refused else None
+    if answer.reason is None and answer.code not in MODERN_ERRORS:
+        return f"the server refused server/discover with error {answer.code} ({answer.message[:200]})"
+    return None
+
+
+def another_version(refusal: McpError, modern: Sequence[str], tried: set[str]) -> str | None:
+    """After -32022: a version both sides know that was not tried for this reason before. The one just refused may be
+    listed: once more.
+    """
+    return versions.mutual([version for version in modern if version not in tried], _supported(refusal))
+
+
+def _supported(refusal: McpError) -> object:
+    return refusal.data.get("supported") if isinstance(refusal.data, dict) else None
+
+
+def _discovered(
+    result: dict[str, Any], allowed: Sequence[str], modern: Sequence[str], asked: str
+) -> Agreement | McpError:
+    supported = result.get("supportedVersions")
+    if not isinstance(supported, list) or not all(isinstance(version, str) for version in supported):
+        return local_error("invalid_result", "the server's answer to server/discover has no list of supportedVersions")
+    version = versions.mutual(modern, supported)
+    if version is None:
+        return _incompatible(allowed, supported, "the server lists no version this client speaks")
+    return Agreement(
+        version, probed="server/discover", why=f"server/discover, asked with {asked}, lists it", discovered=result
+    )
+
+
+def _incompatible(allowed: Sequence[str], supported: object, why: str) -> McpError:
+    names = (
+        [version[:32] for version in supported if isinstance(version, str)][:16]
+        if isinstance(supported, list)
+        else None
+    )
+    shown = f"; the server supports {', '.join(names) or 'none'}" if names is not None else ""
+    return local_error(
+        "incompatible_versions",
+        f"{why}; this client allows {', '.join(allowed)}{shown}",
+        data={"requested": list(allowed), "supported": names},
+    )

@@ -1,0 +1,256 @@
+"""Requests: what each method sends, with the metadata every modern request carries (spec: basic, "_meta").
+
+A `Request` is encoded once, when it is made, so that an argument JSON cannot carry raises before any I/O; each attempt
+then only adds its id and the metadata of its version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import annotations as tool_annotations
+from . import headers as http_headers
+from . import jsonrpc
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from .annotations import Annotation
+
+PREFIX = "io.modelcontextprotocol/"
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+LISTS = {
+    "tools": ("tools/list", "tools"),
+    "resources": ("resources/list", "resources"),
+    "resource_templates": ("resources/templates/list", "resourceTemplates"),
+    "prompts": ("prompts/list", "prompts"),
+}
+
+# Asking again changes nothing on the server.
+IDEMPOTENT = frozenset({"server/discover", "resources/read", *(method for method, _ in LISTS.values())})
+
+
+class Identity:
+    """Who asks: the client's info and capabilities, encoded once for each version they are sent with."""
+
+    __slots__ = ("_encoded", "capabilities", "info")
+
+    def __init__(self, info: Mapping[str, Any] | None, capabilities: Mapping[str, Any]) -> None:
+        self.info = dict(info) if info is not None else None
+        self.capabilities = dict(capabilities)
+        self._encoded: dict[str, bytes] = {}
+
+    def meta(self, version: str) -> bytes:
+        """The members of `_meta` that every request of this version has, as JSON without braces."""
+        encoded = self._encoded.get(version)
+        if encoded is None:
+            meta: dict[str, Any] = {
+                PREFIX + "protocolVersion": version,
+                PREFIX + "clientCapabilities": self.capabilities,
+            }
+            if self.info is not None:
+                meta[PREFIX + "clientInfo"] = self.info
+            encoded = self._encoded[version] = jsonrpc.encode(meta)[1:-1]
+        return encoded
+
+
+class Request:
+    """One request, independent of id, link and attempt.
+
+    `params` are the parameters without `_meta`; `meta` the caller's additions to it. `version` is the protocol version
+    it is sent with, set by the session. `annotations` are those of the tool's definition, when it is known: they become
+    `Mcp-Param-*` headers over HTTP.
+    """
+
+    __slots__ = ("_headers", "_members", "_meta", "_method", "annotations", "meta", "method", "params", "version")
+
+    def __init__(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        log_level: str | None = None,
+    ) -> None:
+        if not isinstance(method, str) or not method:
+            raise TypeError("a method is a non-empty string")
+        if params is not None and not isinstance(params, dict):
+            raise TypeError(f"params of {method} must be a dict, not {type(params).__name__}")
+        own = dict(params or {})
+        merged = {**_object(own.pop("_meta", None), "params['_meta']"), **_object(meta, "meta")}
+        check_meta(merged)
+        if log_level is not None:
+            if log_level not in LOG_LEVELS:
+                raise ValueError(f"log_level={log_level!r} is not one of {', '.join(LOG_LEVELS)}")
+            merged[PREFIX + "logLevel"] = log_level
+        self.method = method
+        self.params = own
+        self.meta = merged
+        self.version = ""
+        self.annotations: Sequence[Annotation] = ()
+        self._method = jsonrpc.encode(method)
+        self._members = b"," + jsonrpc.encode(own)[1:-1] if own else b""
+        self._meta = jsonrpc.encode(merged)[1:-1] + b"," if merged else b""
+        self._headers: dict[str, str] | None = None
+
+    def copy(self, *, version: str | None = None, annotations: Sequence[Annotation] | None = None) -> Request:
+        """The same request for another version, or with the annotations of its tool. Raises ValueError for an argument
+        no header can carry.
+        """
+        new = object.__new__(Request)
+        new.method, new.params, new.meta = self.method, self.params, self.meta
+        new._method, new._members, new._meta = self._method, self._members, self._meta
+        new.version = self.version if version is None else version
+        new.annotations = self.annotations if annotations is None else annotations
+        new._headers = None
+        if annotations:
+            tool_annotations.param_headers(annotations, self._arguments())
+        return new
+
+    @property
+    def idempotent(self) -> bool:
+        """True for the lists and reads, which may be sent again when no byte of an answer arrived."""
+        return self.method in IDEMPOTENT
+
+    def encode(self, wire_id: int, identity: Identity, *, progress: bool = False) -> bytes:
+        """The JSON-RPC request of one attempt. With `progress`, its id is the progress token."""
+        token = b',"progressToken":%d' % wire_id if progress else b""
+        return b'{"jsonrpc":"2.0","id":%d,"method":%s,"params":{"_meta":{%s%s%s}%s}}' % (
+            wire_id, self._method, self._meta, identity.meta(self.version), token, self._members,
+        )  # fmt: skip
+
+    def headers(self) -> dict[str, str]:
+        """The headers that mirror this request over HTTP (spec: basic/transports/streamable-http)."""
+        if self._headers is None:
+            self._headers = http_headers.standard_headers(self.method, self.params, self.version)
+            if self.annotations:
+                self._headers.update(tool_annotations.param_headers(self.annotations, self._arguments()))
+        return self._headers
+
+    def _arguments(self) -> dict[str, Any]:
+        arguments = self.params.get("arguments")
+        return arguments if isinstance(arguments, dict) else {}
+
+    def __repr__(self) -> str:
+        return f"Request({self.method!r})"
+
+
+def check_meta(meta: Mapping[str, Any]) -> None:
+    """Refuse keys of `_meta` that break the syntax, or that the protocol owns (spec: basic, "_meta")."""
+    if not meta:
+        return
+    import re
+
+    label = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+    name = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+    for key, value in meta.items():
+        if not isinstance(key, str) or not re.fullmatch(rf"(?:(?:{label}\.)*{label}/(?:{name})?|{name})", key):
+            raise ValueError(
+                f"meta key {key!r} must be a name, or a dotted prefix, '/' and a name, such as 'com.example/trace'"
+            )
+        prefix = key.partition("/")[0].split(".") if "/" in key else []
+        if len(prefix) > 1 and prefix[1] in ("modelcontextprotocol", "mcp"):
+            raise ValueError(f"meta key {key!r} is reserved by the protocol: use a prefix of your own")
+        if key == "progressToken" and (isinstance(value, bool) or not isinstance(value, (str, int))):
+            raise ValueError("meta['progressToken'] must be a string or an integer")
+        if key == "traceparent" and not _is_traceparent(value):
+            raise ValueError("meta['traceparent'] does not follow the W3C Trace Context format")
+
+
+def _is_traceparent(value: object) -> bool:
+    import re
+
+    match = (
+        re.fullmatch(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?", value)
+        if isinstance(value, str)
+        else None
+    )
+    if match is None or match[1] == "ff" or (match[1] == "00" and match[4]):
+        return False
+    return set(match[2]) != {"0"} and set(match[3]) != {"0"}
+
+
+def _object(value: object, what: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise TypeError(f"{what} must be a dict, not {type(value).__name__}")
+    return value
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a string, not {type(value).__name__}")
+    return value
+
+
+def retry_params(
+    params: dict[str, Any], input_responses: Mapping[str, Any] | None, request_state: str | None
+) -> dict[str, Any]:
+    """The parameters of a retry with input: the answers and the state beside the original ones (spec:
+    basic/patterns/mrtr).
+    """
+    if input_responses is not None:
+        params["inputResponses"] = dict(_object(input_responses, "input_responses"))
+    if request_state is not None:
+        params["requestState"] = _text(request_state, "request_state")
+    return params
+
+
+def list_params(cursor: str | None) -> dict[str, Any]:
+    return {} if cursor is None else {"cursor": _text(cursor, "cursor")}
+
+
+def tool_name(tool: str | Mapping[str, Any]) -> str:
+    """The name in a tool definition, or the name itself."""
+    return (
+        _text(tool.get("name"), "the definition's name")
+        if isinstance(tool, dict)
+        else _text(tool, "the tool (a name or a definition)")
+    )
+
+
+def call_tool_params(tool: str | Mapping[str, Any], arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"name": tool_name(tool), "arguments": dict(_object(arguments, "arguments"))}
+
+
+def read_resource_params(uri: str) -> dict[str, Any]:
+    return {"uri": _text(uri, "uri")}
+
+
+def get_prompt_params(name: str, arguments: Mapping[str, str] | None) -> dict[str, Any]:
+    params: dict[str, Any] = {"name": _text(name, "name")}
+    if arguments:
+        params["arguments"] = {
+            _text(key, "an argument's name"): _text(value, f"argument {key!r} of a prompt")
+            for key, value in _object(arguments, "arguments").items()
+        }
+    return params
+
+
+def complete_params(
+    ref: Mapping[str, Any] | str, argument: Mapping[str, str], context: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """`ref` is a reference object; a string is short for a prompt's name, or with a ':' for a resource template."""
+    if isinstance(ref, str):
+        ref = {"type": "ref/resource", "uri": ref} if ":" in ref else {"type": "ref/prompt", "name": ref}
+    wanted = {"ref/prompt": "name", "ref/resource": "uri"}.get(str(_object(ref, "ref").get("type")))
+    if wanted is None or not isinstance(ref.get(wanted), str):
+        raise ValueError("ref must be {'type': 'ref/prompt', 'name': ...} or {'type': 'ref/resource', 'uri': ...}")
+    if (
+        not isinstance(argument, dict)
+        or not isinstance(argument.get("name"), str)
+        or not isinstance(argument.get("value"), str)
+    ):
+        raise ValueError(
+            "argument must be {'name': str, 'value': str}: the argument to complete and what is typed so far"
+        )
+    params: dict[str, Any] = {"ref": dict(ref), "argument": dict(argument)}
+    if context is not None:
+        arguments = _object(context, "context").get("arguments", {})
+        if not isinstance(arguments, dict) or not all(isinstance(value, str) for value in arguments.values()):
+            raise ValueError("context must be {'arguments': {name: str}}: the arguments already chosen")
+        params["context"] = dict(context)
+    return params

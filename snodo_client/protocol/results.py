@@ -1,0 +1,95 @@
+"""Responses into outcomes: what a server answered, judged by the rules of the protocol. Malformed answers become
+errors, never exceptions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..outcome import InputRequired, McpError, Ok, local_error
+from . import jsonrpc
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..outcome import Outcome
+
+    Message = dict[str, Any]
+
+# Only these may ask for input (spec: basic/patterns/mrtr).
+MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
+
+
+def misdirected(message: Message, wire_id: int, status: int | None) -> McpError | None:
+    """The error of a response that is not one to `wire_id`, or None.
+
+    A refused HTTP request, and an error about a request the server could not read, may carry no id, null, or a foreign
+    one.
+    """
+    got = message.get("id")
+    if type(got) is int and got == wire_id:
+        return None
+    if "error" in message and (got is None or (status is not None and status >= 400)):
+        return None
+    if jsonrpc.same_id(got, wire_id) is not None:
+        return None
+    shown = got if isinstance(got, (int, float)) or got is None else f"a {type(got).__name__}"
+    return local_error(
+        "unexpected_id", f"the answer to request {wire_id} carries id {shown}", data={"expected": wire_id, "got": shown}
+    )
+
+
+def decode(message: Message, method: str, status: int | None = None) -> Outcome:
+    """The outcome of a response to `method`. `status` is the HTTP status it came with, kept as the cause of a server's
+    error.
+    """
+    if "error" in message:
+        if "result" in message:
+            return local_error("malformed", f"the answer to {method} has both a result and an error")
+        return _error(message["error"], method, status)
+    result = message.get("result")
+    if not isinstance(result, dict):
+        return local_error("malformed", f"the answer to {method} has no result object")
+    kind = result.get("resultType", "complete")
+    if kind == "complete":
+        return Ok(result)
+    if kind == "input_required":
+        return _input_required(result, method)
+    shown = kind[:64] if isinstance(kind, str) else type(kind).__name__
+    return local_error(
+        "unknown_result_type", f"the result of {method} is of unknown type {shown!r}", data={"result_type": shown}
+    )
+
+
+def _error(error: object, method: str, status: int | None) -> McpError:
+    if isinstance(error, dict):
+        code, text = error.get("code"), error.get("message")
+        if type(code) is int and isinstance(text, str):
+            refused = status is not None and status >= 400
+            return McpError(code, text, data=error.get("data"), cause=("http_status", status) if refused else None)
+    return local_error("malformed", f"the error the server answered {method} with has no integer code and text message")
+
+
+def _input_required(result: dict[str, Any], method: str) -> Outcome:
+    def invalid(why: str) -> McpError:
+        return local_error("invalid_result", f"the server asks for input in answer to {method}, {why}")
+
+    if method not in MAY_ASK:
+        return invalid("which cannot ask for any")
+    state = result.get("requestState")
+    if state is not None and not isinstance(state, str):
+        return invalid("with a requestState that is no string")
+    requests = result.get("inputRequests")
+    if requests is not None:
+        if not isinstance(requests, dict):
+            return invalid("with inputRequests that are no object")
+        for request in requests.values():
+            if (
+                not isinstance(request, dict)
+                or not isinstance(request.get("method"), str)
+                or not isinstance(request.get("params", {}), dict)
+            ):
+                return invalid("with an input request that has no method or malformed params")
+    if not requests and state is None:
+        return invalid("but asks nothing and gives no requestState")
+    return InputRequired(result)

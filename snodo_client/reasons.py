@@ -1,0 +1,193 @@
+"""Every fault this library reports by itself, in one table.
+
+`McpError.reason` is a key of `REASONS` exactly when the error was made here; an error sent by the server has `reason is
+None`. The error reference of the documentation and its test are made from this table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Kind = Literal["json_rpc", "protocol", "execution", "transport", "authorization", "validation"]
+
+# Local codes. Programs should branch on `kind` and `reason`: servers may send the same numbers with a meaning of their
+# own.
+CLOSED = -32000
+TIMEOUT = -32001
+REFUSED_METHOD = -32601
+REFUSED_ARGUMENTS = -32602
+LOCAL_FAILURE = -32603
+
+# Codes of revision 2026-07-28 (schema.ts). Nothing else in -32099..-32020 has a meaning.
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_VERSION = -32022
+
+
+class Reason:
+    """One row: the code and kind of the error, the keys its `data` may have, what happened, and what to do about it."""
+
+    __slots__ = ("advice", "code", "data", "kind", "meaning")
+
+    def __init__(self, code: int, kind: Kind, meaning: str, advice: str, data: tuple[str, ...] = ()) -> None:
+        self.code = code
+        self.kind: Kind = kind
+        self.meaning = meaning
+        self.advice = advice
+        self.data = data
+
+
+REASONS: dict[str, Reason] = {
+    "closed": Reason(
+        CLOSED,
+        "transport",
+        "the connection is closed, or ended before the answer",
+        "connect again",
+        ("http_status", "content_type", "excerpt"),
+    ),
+    "exited": Reason(
+        CLOSED,
+        "transport",
+        "the server process could not be started, or ended",
+        "read its stderr, fix the command, connect again",
+        ("command", "exit_code", "signal", "stderr"),
+    ),
+    "timeout": Reason(
+        TIMEOUT,
+        "transport",
+        "the answer did not come in time",
+        "raise timeout= or find out why the server is slow",
+        ("timeout",),
+    ),
+    "max_total_timeout": Reason(
+        TIMEOUT,
+        "transport",
+        "progress kept the call alive up to its hard limit",
+        "raise max_total_timeout=",
+        ("max_total_timeout",),
+    ),
+    "cancelled": Reason(
+        CLOSED, "transport", "the call was cancelled on this side", "nothing: somebody here asked for it", ()
+    ),
+    "forked": Reason(
+        CLOSED, "transport", "the client belongs to the process it was made in", "connect in the child process", ()
+    ),
+    "unreachable": Reason(
+        CLOSED,
+        "transport",
+        "no connection to the server could be made",
+        "check the address, the network and that it runs",
+        ("tried",),
+    ),
+    "tls": Reason(
+        CLOSED,
+        "transport",
+        "the server's TLS certificate or handshake was refused",
+        "check the address, or pass verify= with your CA bundle",
+        (),
+    ),
+    "http_status": Reason(
+        CLOSED,
+        "transport",
+        "the server answered with an HTTP status and no JSON-RPC message",
+        "check the URL and what the status says",
+        ("http_status", "content_type", "excerpt", "retry_after"),
+    ),
+    "unauthorized": Reason(
+        CLOSED,
+        "authorization",
+        "the server wants (other) credentials",
+        "pass auth= or headers= with a valid credential",
+        ("http_status", "content_type", "excerpt", "retry_after", "challenge"),
+    ),
+    "malformed": Reason(
+        CLOSED,
+        "transport",
+        "what the server sent is not a JSON-RPC message",
+        "report it to the author of the server",
+        ("http_status", "content_type", "excerpt"),
+    ),
+    "too_large": Reason(
+        CLOSED,
+        "transport",
+        "what the server sent is over a limit of this client",
+        "raise the limit named in the message",
+        ("limit",),
+    ),
+    "unexpected_id": Reason(
+        CLOSED,
+        "transport",
+        "the answer carries the id of no request of ours",
+        "report it to the author of the server",
+        ("expected", "got"),
+    ),
+    "unknown_result_type": Reason(
+        CLOSED,
+        "transport",
+        "the result has a resultType this client does not know",
+        "use a newer client, or report it",
+        ("result_type",),
+    ),
+    "invalid_result": Reason(
+        CLOSED,
+        "transport",
+        "the result has not the shape the protocol gives it",
+        "report it to the author of the server",
+        (),
+    ),
+    "repeated_cursor": Reason(
+        CLOSED,
+        "transport",
+        "a list never ends: the server gave the same cursor twice",
+        "page by hand with list_page",
+        ("method", "pages"),
+    ),
+    "max_pages": Reason(
+        CLOSED,
+        "transport",
+        "a list has more pages than allowed",
+        "raise max_pages=, or page by hand with list_page",
+        ("method", "max_pages"),
+    ),
+    "unsupported_operation": Reason(
+        REFUSED_METHOD,
+        "protocol",
+        "the negotiated protocol version has no such operation",
+        "use what the message names instead",
+        ("method", "version"),
+    ),
+    "incompatible_versions": Reason(
+        REFUSED_ARGUMENTS,
+        "protocol",
+        "client and server have no protocol version in common",
+        "see which versions each side names",
+        ("requested", "supported"),
+    ),
+    "cross_origin_redirect": Reason(
+        CLOSED,
+        "transport",
+        "the server redirects to another origin; credentials do not go there",
+        "use the final URL in connect",
+        ("http_status", "location"),
+    ),
+    "invalid_redirect": Reason(
+        CLOSED,
+        "transport",
+        "the redirect cannot be followed without changing the request",
+        "use the final URL in connect",
+        ("http_status",),
+    ),
+    "transport_failure": Reason(
+        CLOSED, "transport", "the transport failed in a way it has no other name for", "see the message", ()
+    ),
+    "handler_failure": Reason(
+        LOCAL_FAILURE,
+        "execution",
+        "the in-process server raised an exception",
+        "see the log of snodo_client.direct",
+        (),
+    ),
+}

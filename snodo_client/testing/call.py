@@ -1,0 +1,191 @@
+"""`Call`: what a handler may know of, and do to, the request it serves.
+
+One object per attempt. It reaches the caller only through the context of the connection (`Context`), which is also what
+`Client.direct` gives to any callable.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from snodo_client.testing.errors import INVALID_PARAMS, MISSING_CAPABILITY, NeedInput, RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from snodo_client.testing.state import Sealer
+
+META = "io.modelcontextprotocol/"
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+INPUT_METHODS = ("tools/call", "prompts/get", "resources/read")
+_TICK = 0.02  # seconds between looks at `cancelled`
+
+
+class Context(Protocol):
+    """The connection's side of one request."""
+
+    @property
+    def auth(self) -> Any:
+        """Who is calling, as the connection knows it, or None."""
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the caller has given up."""
+
+    def send(self, message: dict[str, Any], /) -> None:
+        """Send a notification to the caller while the request runs."""
+
+
+def pause(context: Context, seconds: float) -> bool:
+    """Sleep, but not longer than the caller waits; False when it gave up."""
+    end = time.monotonic() + seconds
+    while not context.cancelled:
+        left = end - time.monotonic()
+        if left <= 0:
+            return True
+        time.sleep(min(left, _TICK))
+    return False
+
+
+class Call:
+    """The request being served. Annotate a parameter of a handler with this class to receive it.
+
+    `params` are the request's own; `answers` maps input keys to what the caller answered in this and earlier attempts;
+    `attempt` counts from 1.
+    """
+
+    def __init__(self, message: dict[str, Any], context: Context, sealer: Sealer) -> None:
+        self.id: int | str = message["id"]
+        self.method: str = message["method"]
+        self.params: dict[str, Any] = message.get("params", {})
+        self.meta: dict[str, Any] = self.params.get("_meta", {})
+        self.auth = context.auth
+        self.answers: dict[str, Any] = {}
+        self.attempt = 1
+        self.context = context
+        self._sealer = sealer
+        if self.method in INPUT_METHODS:
+            self._open_state()
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """The capabilities the client declared with this request."""
+        declared: dict[str, Any] = self.meta.get(f"{META}clientCapabilities", {})
+        return declared
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the caller has given up: a handler should stop."""
+        return self.context.cancelled
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep until the time is over (True) or the caller gives up (False)."""
+        return pause(self.context, seconds)
+
+    def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
+        """Send any notification to the caller."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        self.context.send(message)
+
+    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, if the request carried a progress token (spec: basic/patterns/progress)."""
+        if "progressToken" not in self.meta:
+            return
+        params: dict[str, Any] = {"progressToken": self.meta["progressToken"], "progress": progress}
+        if total is not None:
+            params["total"] = total
+        if message is not None:
+            params["message"] = message
+        self.notify("notifications/progress", params)
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        """Send a log message, if the request asked for this level or a lower one (spec: server/utilities/logging)."""
+        if level not in LOG_LEVELS:
+            raise ValueError(f"no such log level: {level}")
+        wanted = self.meta.get(f"{META}logLevel")
+        if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
+            return
+        params = {"level": level, "data": data}
+        if logger is not None:
+            params["logger"] = logger
+        self.notify("notifications/message", params)
+
+    def ask(self, key: str, request: dict[str, Any]) -> dict[str, Any]:
+        """The caller's answer to `request` (`{"method": ..., "params": ...}`), or the end of this attempt.
+
+        Spec: basic/patterns/mrtr. The handler runs again from its start when the client retries; answers of earlier
+        attempts are still there.
+        """
+        return self.ask_all({key: request})[key]
+
+    def ask_all(self, requests: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """The answers to several requests, asked for together."""
+        missing = {key: request for key, request in requests.items() if key not in self.answers}
+        if missing:
+            raise NeedInput(missing)
+        return {key: self.answers[key] for key in requests}
+
+    def require(self, **capabilities: dict[str, Any]) -> None:
+        """Refuse the request with -32021 unless the client declared these, e.g. `require(elicitation={"url": {}})`."""
+        missing = {name: parts for name, parts in capabilities.items() if not self._declared(name, parts)}
+        if missing:
+            names = ", ".join(missing)
+            raise RpcError(MISSING_CAPABILITY, f"This needs a client with: {names}", {"requiredCapabilities": missing})
+
+    def input_required(self, requests: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        """The result that ends this attempt; checks that the client declared what the requests need."""
+        if self.method not in INPUT_METHODS:
+            raise TypeError(f"{self.method} cannot ask for input")
+        needed: dict[str, dict[str, Any]] = {}
+        for request in requests.values():
+            name, parts = _capability(request)
+            needed.setdefault(name, {}).update(parts)
+        self.require(**needed)
+        result: dict[str, Any] = {"resultType": "input_required"}
+        if requests:
+            result["inputRequests"] = dict(requests)
+        result["requestState"] = self._sealer.seal(self.answers, self.attempt, self._subject())
+        return result
+
+    def _declared(self, name: str, parts: dict[str, Any]) -> bool:
+        declared = self.capabilities.get(name)
+        if not isinstance(declared, dict):
+            return False
+        if name == "elicitation" and not declared:
+            declared = {"form": {}}  # an empty object means forms alone (spec: client/elicitation)
+        return all(part in declared for part in parts)
+
+    def _open_state(self) -> None:
+        state, responses = self.params.get("requestState"), self.params.get("inputResponses", {})
+        if state is not None:
+            try:
+                self.answers, attempts = self._sealer.open(state, self._subject())
+            except (ValueError, AttributeError) as problem:
+                raise RpcError(INVALID_PARAMS, f"Invalid requestState: {problem}") from None
+            self.attempt = attempts + 1
+        if not isinstance(responses, dict) or not all(isinstance(answer, dict) for answer in responses.values()):
+            raise RpcError(INVALID_PARAMS, "inputResponses must map keys to objects")
+        self.answers.update(responses)
+
+    def _subject(self) -> list[Any]:
+        params = {
+            name: value
+            for name, value in self.params.items()
+            if name not in ("_meta", "requestState", "inputResponses")
+        }
+        return [self.method, params, None if self.auth is None else repr(self.auth)]
+
+
+def _capability(request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The client capability, and the parts of it, that an input request needs."""
+    method, params = request.get("method"), request.get("params", {})
+    if method == "elicitation/create":
+        return "elicitation", {params.get("mode", "form"): {}}
+    if method == "sampling/createMessage":
+        return "sampling", {"tools": {}} if "tools" in params else {}
+    if method == "roots/list":
+        return "roots", {}
+    raise ValueError(f"not an input request: {method!r}")

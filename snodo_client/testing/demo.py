@@ -1,0 +1,141 @@
+"""The demo server: every feature of the core protocol once, with answers that never change."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from snodo_client.testing.call import Call
+from snodo_client.testing.content import Structured
+from snodo_client.testing.errors import ToolError
+from snodo_client.testing.server import Server
+
+_STYLES = ["formal", "friendly", "pirate", "plain"]
+_PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
+    "0000000a4944415478da63f80f00010101001cb08c990000000049454e44ae426082"
+)
+_WEATHER = {
+    "type": "object",
+    "properties": {"region": {"type": "string"}, "celsius": {"type": "number"}, "sky": {"type": "string"}},
+    "required": ["region", "celsius", "sky"],
+}
+_CONFIRM = {
+    "method": "elicitation/create",
+    "params": {
+        "mode": "form",
+        "message": "Deploy to production?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"confirm": {"type": "boolean", "title": "Yes, deploy"}, "note": {"type": "string"}},
+            "required": ["confirm"],
+        },
+    },
+}
+
+
+def demo_server() -> Server:
+    """A new demo server. Its lists have several pages."""
+    server = Server("snodo-demo", "1.0", instructions="Try add, count and deploy.", page_size=5)
+    _add_tools(server)
+    _add_resources(server)
+    _add_prompts(server)
+    return server
+
+
+def _add_tools(server: Server) -> None:
+    @server.tool(title="Add", annotations={"readOnlyHint": True})
+    def add(a: int, b: int) -> int:
+        """Add two integers."""
+        return a + b
+
+    @server.tool
+    def echo(message: str) -> str:
+        """Give the message back."""
+        return message
+
+    @server.tool(output_schema=_WEATHER)
+    def weather(region: Annotated[str, {"x-mcp-header": "Region"}]) -> dict[str, Any]:
+        """Tell the weather of a region."""
+        return {"region": region, "celsius": 21.5, "sky": "clear"}
+
+    @server.tool
+    def count(steps: int, call: Call) -> str:
+        """Count to `steps`, reporting progress."""
+        for step in range(1, steps + 1):
+            if call.cancelled:
+                break
+            call.progress(step, steps, f"step {step}")
+            call.log("info", f"counted {step}", logger="count")
+        return f"counted to {steps}"
+
+    @server.tool(annotations={"destructiveHint": True})
+    def deploy(call: Call) -> str:
+        """Deploy, once a person has confirmed it."""
+        answer = call.ask("confirm", _CONFIRM)
+        confirmed = answer.get("action") == "accept" and answer.get("content", {}).get("confirm") is True
+        return "deployed" if confirmed else "not deployed"
+
+    @server.tool
+    def fail(reason: str = "this tool always fails") -> str:
+        """Fail."""
+        raise ToolError(reason)
+
+    @server.tool
+    def sleep(seconds: float, call: Call) -> str:
+        """Sleep, and stop when cancelled."""
+        return "slept" if call.sleep(seconds) else "cancelled"
+
+    @server.tool(output_schema={"type": "null"})
+    def nothing() -> Structured:
+        """Give an explicit null."""
+        return Structured(None)
+
+
+def _add_resources(server: Server) -> None:
+    @server.resource("demo://readme", mime_type="text/plain")
+    def readme() -> str:
+        """What this server is."""
+        return "A demo server of snodo_client."
+
+    @server.resource("demo://pixel.png", mime_type="image/png")
+    def pixel() -> bytes:
+        """The smallest picture."""
+        return _PIXEL
+
+    for number in range(1, 6):
+        server.resource(f"demo://notes/{number}", name=f"note-{number}", mime_type="text/plain")(_note(number))
+
+    @server.resource_template("demo://items/{id}", mime_type="text/plain")
+    def item(id: str) -> str:
+        """An item by its id."""
+        return f"This is item {id}."
+
+
+def _note(number: int) -> Any:
+    def note() -> str:
+        return f"Note {number}."
+
+    return note
+
+
+def _add_prompts(server: Server) -> None:
+    @server.prompt
+    def greet(name: str, style: str = "plain") -> str:
+        """Ask for a greeting."""
+        return f"Greet {name} in a {style} style."
+
+    @server.prompt
+    def review(code: str) -> list[Any]:
+        """Ask for a code review."""
+        return [
+            f"Review this code:\n{code}",
+            {"role": "assistant", "content": {"type": "text", "text": "I will look at it."}},
+        ]
+
+    @server.completion("greet", "style")
+    def styles(value: str) -> list[str]:
+        return [style for style in _STYLES if style.startswith(value)]
+
+    @server.completion("demo://items/{id}", "id")
+    def ids(value: str) -> list[str]:
+        return [str(number) for number in range(1, 151) if str(number).startswith(value)]

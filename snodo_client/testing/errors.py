@@ -1,0 +1,71 @@
+"""What a handler of the scriptable server raises: a protocol error, a failed tool, or a request for the caller's input.
+
+Only exceptions live here; how they become messages is decided in `server.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_VERSION = -32022
+
+_STATUS = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    METHOD_NOT_FOUND: 404,
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+}
+
+
+class RpcError(Exception):
+    """Answer the request with this JSON-RPC error.
+
+    `status` is the HTTP status it travels with; by default the one the specification names for the code, else 200.
+    Spec: basic/index (error codes), basic/transports/streamable-http.
+    """
+
+    def __init__(self, code: int, message: str, data: Any = None, *, status: int | None = None) -> None:
+        super().__init__(code, message, data)
+        self.code = code
+        self.message = message
+        self.data = data
+        self.status = _STATUS.get(code, 200) if status is None else status
+
+    def body(self) -> dict[str, Any]:
+        """The `error` member of the response."""
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.data is not None:
+            error["data"] = self.data
+        return error
+
+
+class ToolError(Exception):
+    """The tool failed: its result has `isError: true` and this text, or these content blocks (spec: server/tools)."""
+
+    def __init__(self, *content: str | dict[str, Any]) -> None:
+        super().__init__(*content)
+        self.content = content
+
+
+class NeedInput(Exception):
+    """End this attempt with `input_required`; `Call.ask` raises it for you.
+
+    `requests` maps keys of your choice to `{"method": ..., "params": ...}`. An empty mapping sends a `requestState`
+    alone, which tells the client to try again. Spec: basic/patterns/mrtr.
+    """
+
+    def __init__(self, requests: Mapping[str, dict[str, Any]]) -> None:
+        super().__init__(*requests)
+        self.requests = dict(requests)

@@ -1,0 +1,96 @@
+"""What a transport is. All of ours implement this protocol, and so can yours, in about thirty lines.
+
+A transport carries encoded JSON-RPC messages and knows nothing of their meaning. It raises `McpError` for its own
+faults; the session turns that into a value. A link is one process, session or socket of a transport: it is replaced,
+never revived.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Literal
+
+    from ..engine.call import Call
+    from ..engine.deadline import Deadline
+    from ..outcome import McpError
+
+    Message = dict[str, Any]
+    Era = Literal["modern", "legacy"]
+
+
+class Traits:
+    """What the session must know of a transport.
+
+    eras: the protocol eras it can carry ("modern" is 2026-07-28, "legacy" everything before it).
+    cancel: "notify" when a request is cancelled by `notifications/cancelled`, "drop" when ending the exchange tells the
+        server.
+    mirrors_headers: True when requests carry the `Mcp-*` headers, so that tool definitions matter for sending.
+    silence_is_legacy: True when a server that does not answer the probe may be an old one (stdio).
+    """
+
+    __slots__ = ("cancel", "eras", "mirrors_headers", "silence_is_legacy")
+
+    def __init__(
+        self,
+        *,
+        eras: tuple[Era, ...] = ("modern",),
+        cancel: Literal["notify", "drop"] = "drop",
+        mirrors_headers: bool = False,
+        silence_is_legacy: bool = False,
+    ) -> None:
+        self.eras = eras
+        self.cancel = cancel
+        self.mirrors_headers = mirrors_headers
+        self.silence_is_legacy = silence_is_legacy
+
+
+class Link:
+    """One process, session or socket. `name` is what errors call the server: no secrets in it. `lost` is set once, when
+    the link is gone.
+    """
+
+    __slots__ = ("__weakref__", "lost", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lost: McpError | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+class Inbound(Protocol):
+    """Given to a transport that receives outside an exchange. Callable from any thread; never blocks, never raises."""
+
+    def deliver(self, message: object, link: Link) -> None:
+        """A decoded JSON value arrived on `link`; whatever it is."""
+
+    def reject(self, error: McpError, link: Link, wire_id: int | None) -> None:
+        """Something undecodable arrived: fail the call it was for. None when that cannot be told."""
+
+    def lost(self, error: McpError, link: Link) -> None:
+        """`link` is gone for good, and why. Reported once; what the link delivers afterwards is ignored."""
+
+
+class Transport(Protocol):
+    traits: Traits
+
+    def open(self, inbound: Inbound, deadline: Deadline) -> Link:
+        """Start a link. Called again after a link was lost."""
+
+    def exchange(self, call: Call) -> Iterator[Message]:
+        """Send `call.body` on `call.link` and yield what comes back for it, up to and including the response. Runs in
+        the owner's thread.
+
+        Keep `call.delivery` true. Everything must end by `call.deadline`; `call.check()` raises when it is over or the
+        call was settled by somebody else. Closing the iterator early lets go of the exchange.
+        """
+
+    def send(self, body: bytes, link: Link, deadline: Deadline) -> None:
+        """Send a message nobody waits for: a notification. A message not begun by the deadline is withdrawn."""
+
+    def close(self, deadline: Deadline) -> None:
+        """Let go of everything. Called from any thread, also while exchanges run; more than once."""

@@ -1,0 +1,18 @@
+"""Serve an ASGI application on a loopback port and say where, for the servers in this folder.
+
+The socket listens before its address is printed: whoever read the line can connect at once, and port 0 is race-free.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import uvicorn
+
+
+def serve(app: Any, port: int) -> None:
+    """Print ``http://127.0.0.1:PORT/mcp`` as the only line on stdout, then serve until the process is told to stop."""
+    listener = socket.create_server(("127.0.0.1", port))
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
