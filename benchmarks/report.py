@@ -14,6 +14,7 @@ from typing import Any
 
 US = "snodo_client"
 NAMES = ("floor", US, "requests", "mcp")
+ONE_CPU = " on one CPU"
 TITLES = {"json": "HTTP JSON", "sse": "HTTP SSE", "stdio": "stdio", "late": "HTTP SSE, late end"}
 
 # contender -> one sample a round
@@ -130,10 +131,12 @@ def _micro(values: dict[str, list[float]]) -> str:
     return f"{median(values['floor']) * 1e6:.0f} us" if "floor" in values else "-"
 
 
-def thread_rows(connection: str, threads: tuple[int, ...], samples: list[Samples]) -> list[Row]:
+def thread_rows(connection: str, threads: tuple[int, ...], samples: list[Samples], where: str) -> list[Row]:
     """One client called from many threads: throughput against the floor at the same number, and the latencies.
 
     The mark is on our ratio at n threads over our ratio at one thread, round by round: threads must not make it worse.
+    It is judged on one CPU only, where repeats agree. Elsewhere threads and servers overlap as the scheduler likes, and
+    even a client measured against itself shows anything from 0.5 to 2.
     """
     rows: list[Row] = []
     latencies: list[Row] = []
@@ -141,15 +144,16 @@ def thread_rows(connection: str, threads: tuple[int, ...], samples: list[Samples
     for count, taken in zip(threads, samples, strict=True):
         walls = _values(taken, "wall")
         rate = f"{1 / median(walls['floor']):.0f}/s" if "floor" in walls else "-"
-        what = f"{TITLES[connection]}: {count} thread{'s' * (count > 1)}"
+        what = f"{TITLES[connection]}{where}: {count} thread{'s' * (count > 1)}"
         row = _ratio_row(f"{what}, throughput", walls, rate)
         ours = row.rounds.get(US, [])
         alone = alone or ours
         if count > 1:
-            row.mark = "<= 1.15 of 1 thread"
-            if ours:
-                growth = median(many / one for many, one in zip(ours, alone, strict=True))
-                row.verdict = f"{'met' if growth <= 1.15 else 'missed'} ({growth:.2f})"
+            growth = median(many / one for many, one in zip(ours, alone, strict=True)) if ours else None
+            row.mark = "<= 1.15 of 1 thread" if where == ONE_CPU else ""
+            if growth is not None:
+                verdict = "met " if growth <= 1.15 else "missed "
+                row.verdict = f"{verdict if row.mark else ''}({growth:.2f})"
         rows.append(row)
         pairs = {
             name: [median(s["latencies"][end] * 1e3 for s in of_name) for end in (0, 1)]
@@ -158,7 +162,7 @@ def thread_rows(connection: str, threads: tuple[int, ...], samples: list[Samples
         }
         cells = {name: f"{middle:.1f} / {late:.1f} ms" for name, (middle, late) in pairs.items()}
         latencies.append(Row(f"{what}, p50 / p99", cells, rounds=pairs))
-    return rows + latencies
+    return rows if where == ONE_CPU else rows + latencies
 
 
 def missing(rows: list[Row]) -> list[str]:

@@ -117,9 +117,9 @@ class Run:
         return names[first:] + names[:first]
 
     def processes(self, where: str, names: list[str], cost: Callable[[str], float]) -> report.Samples:
-        """Take the CPU time of whole processes. The first round writes byte code and warms the disk: not kept."""
+        """Take the CPU time of whole processes. A round before the first writes byte code and warms the disk."""
         samples: report.Samples = {name: [] for name in names}
-        for turn in range(-1, self.effort.processes):
+        for turn in range(-1 if self.effort.seconds else 0, self.effort.processes):
             for name in self.turns(samples, turn):
                 before = self.server.ask()["requests"]
                 try:
@@ -187,22 +187,35 @@ class Run:
             samples = self.processes(name, self.names(http=True), partial(whole.import_cost, self.pythons))
             return report.import_rows(samples)
         if name == "stdio":
-            rows = report.call_rows("stdio", self.calls("stdio")[0])
-            with one_cpu() as possible:
-                return rows + (report.call_rows("stdio", self.calls("stdio")[0], " on one CPU") if possible else [])
+            return self.placed(lambda where: report.call_rows("stdio", self.calls("stdio")[0], where))
         if name == "http":
             return report.call_rows("json", self.calls("json")[0])
         if name == "sse":
             return report.call_rows("sse", self.calls("sse")[0]) + report.late_rows(self.calls("late")[0])
-        rows = []
-        for connection in ("stdio", "json"):
-            if name == "cold":
-                cost = partial(whole.script_cost, self.pythons, connection, self.target(connection))
-                samples = self.processes(f"cold {connection}", self.names(http=connection == "json"), cost)
-                rows += report.cold_rows(connection, samples)
-            else:
-                threads = self.effort.threads
-                rows += report.thread_rows(connection, threads, self.calls(connection, threads, shared=True))
+        return [row for connection in ("stdio", "json") for row in self.both(name, connection)]
+
+    def both(self, name: str, connection: str) -> list[report.Row]:
+        """Measure one connection of the sections that look at stdio and HTTP alike."""
+        if name == "cold":
+            cost = partial(whole.script_cost, self.pythons, connection, self.target(connection))
+            samples = self.processes(f"cold {connection}", self.names(http=connection == "json"), cost)
+            return report.cold_rows(connection, samples)
+        threads = self.effort.threads
+        return self.placed(
+            lambda where: report.thread_rows(connection, threads, self.calls(connection, threads, shared=True), where)
+        )
+
+    def placed(self, measure: Callable[[str], list[report.Row]]) -> list[report.Row]:
+        """Measure where the scheduler likes, and again with clients and servers on one CPU where the system can."""
+        rows = measure("")
+        with one_cpu() as possible:
+            if possible:
+                free, self.server = self.server, Helper(sys.executable, SERVER, "http")
+                try:
+                    rows += measure(report.ONE_CPU)
+                finally:
+                    self.server.close()
+                    self.server = free
         return rows
 
 

@@ -76,8 +76,11 @@ def _installed(name: str, build: Callable[[Path, Path], None]) -> Path:
         shutil.rmtree(target, ignore_errors=True)
         unfinished = target.with_name(f".{target.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
-        build(pins, unfinished)
-        unfinished.rename(target)
+        try:
+            build(pins, unfinished)
+            unfinished.rename(target)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
     return target
 
 
@@ -109,8 +112,9 @@ def _build_npm(npm: list[str], pins: Path, folder: Path) -> None:
     folder.mkdir()
     lines = (line.strip() for line in pins.read_text().splitlines())
     wanted = [line for line in lines if line and not line.startswith("#")]
-    quiet = ["--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--fetch-retries=1"]
-    _run([*npm, "install", "--no-save", "--no-package-lock", "--prefix", str(folder), *quiet, *wanted])
+    quiet = ["--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
+    hasty = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000"]
+    _run([*npm, "install", "--no-save", "--no-package-lock", "--prefix", str(folder), *quiet, *hasty, *wanted])
 
 
 def _run(command: list[str]) -> None:

@@ -80,8 +80,8 @@ def _check_containers(obj: object) -> None:
 
 
 def _has_lone_surrogate(text: str) -> bool:
-    # Escaped backslashes go first: r"\\ud800" in the text is a backslash and four letters, not an escape.
-    return _SURROGATE.search(_SURROGATE_PAIR.sub("", text.replace("\\\\", ""))) is not None
+    # Escaped backslashes make way first: r"\\ud800" in the text is a backslash and five letters, not an escape.
+    return _SURROGATE.search(_SURROGATE_PAIR.sub("", text.replace("\\\\", "-"))) is not None
 
 
 # --- decoding ---------------------------------------------------------------------------------------------------

@@ -52,7 +52,8 @@ class Call:
     """The request being served. Annotate a parameter of a handler with this class to receive it.
 
     `params` are the request's own; `answers` maps input keys to what the caller answered in this and earlier attempts;
-    `attempt` counts from 1.
+    `attempt` counts from 1. `auth` is who calls: the principal given to `Client.direct`, or over HTTP the value of the
+    `Authorization` header.
     """
 
     def __init__(self, message: dict[str, Any], context: Context, sealer: Sealer) -> None:

@@ -6,6 +6,7 @@ threads and sockets, so that `close` leaves nothing behind.
 
 from __future__ import annotations
 
+import re
 import select
 import socket
 import threading
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _GRACE = 0.2  # seconds that running requests have to finish when the server closes
 _PATIENCE = 5.0  # seconds `close` waits for handlers that ignore their cancellation
 _HANDSHAKE = 10.0  # seconds
-_LOCAL = ("localhost", "127.0.0.1", "[::1]")
+_LOCAL_ORIGIN = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", re.IGNORECASE)
 _GONE = getattr(select, "POLLRDHUP", 0)
 
 
@@ -132,14 +133,18 @@ class _Listener(ThreadingMixIn, TCPServer):
     def join(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         with self._lock:
-            threads = list(self._live)
+            threads = [thread for thread in self._live if thread is not threading.current_thread()]
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, address = super().get_request()
         if self._ssl_context is not None:
-            connection = self._ssl_context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+            try:
+                connection = self._ssl_context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+            except OSError:
+                connection.close()
+                raise
         return connection, address
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
@@ -345,7 +350,7 @@ class _Exchange:
 
 def _refusal(fields: Mapping[str, list[str]]) -> tuple[HTTPStatus, str] | None:
     """Why a POST is refused before its body is looked at."""
-    if not all(_is_local(origin) for origin in fields.get("origin", ())):
+    if not all(_LOCAL_ORIGIN.fullmatch(origin) for origin in fields.get("origin", ())):
         return HTTPStatus.FORBIDDEN, "Origin not allowed"
     accepted = {
         item.partition(";")[0].strip().lower() for value in fields.get("accept", ()) for item in value.split(",")
@@ -355,15 +360,6 @@ def _refusal(fields: Mapping[str, list[str]]) -> tuple[HTTPStatus, str] | None:
     if fields.get("content-type", [""])[0].partition(";")[0].strip().lower() != "application/json":
         return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json"
     return None
-
-
-def _is_local(origin: str) -> bool:
-    scheme, _, authority = origin.partition("://")
-    host, _, port = authority.rpartition(":") if not authority.endswith("]") else (authority, "", "")
-    host = host or authority
-    return (
-        scheme in ("http", "https") and host.lower() in _LOCAL and (port == "" or host == authority or port.isdigit())
-    )
 
 
 def _hung_up(connection: socket.socket) -> bool:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from snodo_client.testing.content import prompt_messages, resource_contents, tool_failure, tool_result
 from snodo_client.testing.errors import INVALID_PARAMS, NeedInput, RpcError, ToolError
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from snodo_client.testing.call import Call
-    from snodo_client.testing.registry import Entry
+    from snodo_client.testing.entries import Entry
     from snodo_client.testing.server import Server
+
+Found = TypeVar("Found", bound="Entry")
 
 _MAX_COMPLETIONS = 100  # spec: server/utilities/completion
 _NEEDS = {"tools": "tools", "resources": "resources", "prompts": "prompts", "completion": "completions"}
@@ -135,7 +137,7 @@ def _listen(server: Server, call: Call) -> dict[str, Any]:
     return server.listeners.listen(call, server.capabilities)
 
 
-def _find(entries: Mapping[str, Entry], name: Any, kind: str) -> Entry:
+def _find(entries: Mapping[str, Found], name: Any, kind: str) -> Found:
     entry = entries.get(name) if isinstance(name, str) else None
     if entry is None:
         raise RpcError(INVALID_PARAMS, f"Unknown {kind}: {name}")

@@ -1,102 +1,175 @@
-"""What a server offers: handlers with the definitions that lists show."""
+"""What a server offers: the decorators that register tools, resources, prompts and completions."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from snodo_client.testing.call import Call
-from snodo_client.testing.signature import Signature, schema_of
+from snodo_client.testing.entries import Completion, Entry, Prompt, Template, Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-_STRUCTURED = ("integer", "number", "boolean", "array", "object")
+Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
-class Entry:
-    """A handler and its `definition`, the object that a list shows."""
+class Registry:
+    """The registered entries by name or URI; they may be edited at any time, and lists show the present state."""
 
-    __slots__ = ("definition", "handler", "signature")
+    def __init__(self, capabilities: dict[str, Any] | None) -> None:
+        self.tools: dict[str, Tool] = {}
+        self.resources: dict[str, Entry] = {}
+        self.templates: dict[str, Template] = {}
+        self.prompts: dict[str, Prompt] = {}
+        self.completions: dict[tuple[str, str], Completion] = {}
+        self._capabilities = capabilities
 
-    def __init__(
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """What `server/discover` declares."""
+        if self._capabilities is not None:
+            return self._capabilities
+        told: dict[str, Any] = {"logging": {}}
+        if self.tools:
+            told["tools"] = {"listChanged": True}
+        if self.resources or self.templates:
+            told["resources"] = {"listChanged": True, "subscribe": True}
+        if self.prompts:
+            told["prompts"] = {"listChanged": True}
+        if self.completions:
+            told["completions"] = {}
+        return told
+
+    @overload
+    def tool(self, function: Function, /) -> Function: ...
+    @overload
+    def tool(
         self,
-        handler: Callable[..., Any],
-        key: dict[str, str],
+        /,
         *,
-        name: str | None,
-        description: str | None,
-        members: Mapping[str, Any],
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        input_schema: dict[str, Any] | None = None,
+        output_schema: dict[str, Any] | None = None,
+        annotations: dict[str, Any] | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Callable[[Function], Function]: ...
+    def tool(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        input_schema: dict[str, Any] | None = None,
+        output_schema: dict[str, Any] | None = None,
+        annotations: dict[str, Any] | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Any:
+        """Register a tool: `@server.tool`, or `@server.tool(name=..., output_schema=...)`.
+
+        Type hints make the input schema, and the output schema where the return type is a number, bool, list or dict;
+        the docstring is the description. Arguments that do not fit give an `isError` result and the function is not
+        called. See `content.tool_result` for what it may return, and raise `ToolError` to fail.
+        """
+
+        def register(handler: Function) -> Function:
+            tool = Tool(
+                handler,
+                input_schema,
+                output_schema,
+                name=name,
+                title=title,
+                description=description,
+                annotations=annotations,
+                _meta=meta,
+            )
+            self.tools[tool.definition["name"]] = tool
+            return handler
+
+        return register if function is None else register(function)
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
         mime_type: str | None = None,
-    ) -> None:
-        self.handler = handler
-        self.signature = Signature(handler, Call)
-        self.definition: dict[str, Any] = {**key, "name": handler.__name__ if name is None else name}
-        description = handler.__doc__ if description is None else description
-        if description:
-            self.definition["description"] = "\n".join(line.strip() for line in description.strip().splitlines())
-        if mime_type is not None:
-            self.definition["mimeType"] = mime_type
-        self.definition.update({key: value for key, value in members.items() if value is not None})
+        meta: dict[str, Any] | None = None,
+    ) -> Callable[[Function], Function]:
+        """Register a resource; the function gives a string, bytes, or contents as they are sent."""
 
-    def run(self, call: Call, arguments: Mapping[str, Any]) -> Any:
-        """Call the handler with these arguments, and with the `Call` where it wants it."""
-        if self.signature.call is None:
-            return self.handler(**arguments)
-        return self.handler(**{**arguments, self.signature.call: call})
+        def register(handler: Function) -> Function:
+            self.resources[uri] = Entry(
+                handler, uri=uri, name=name, title=title, description=description, mimeType=mime_type, _meta=meta
+            )
+            return handler
 
+        return register
 
-class Template(Entry):
-    """A resource template; `match` gives the values of its parts, or None."""
+    def resource_template(
+        self,
+        template: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Callable[[Function], Function]:
+        """Register a URI template with plain `{name}` parts; the function takes the parts as strings."""
 
-    __slots__ = ("_pattern",)
+        def register(handler: Function) -> Function:
+            self.templates[template] = Template(
+                handler, template, name=name, title=title, description=description, mimeType=mime_type, _meta=meta
+            )
+            return handler
 
-    def __init__(self, handler: Callable[..., Any], template: str, **options: Any) -> None:
-        super().__init__(handler, {"uriTemplate": template}, **options)
-        pieces = re.split(r"\{(\w+)\}", template)
-        pattern = "".join(f"(?P<{piece}>[^/]+)" if i % 2 else re.escape(piece) for i, piece in enumerate(pieces))
-        self._pattern = re.compile(pattern)
+        return register
 
-    def match(self, uri: str) -> dict[str, str] | None:
-        found = self._pattern.fullmatch(uri)
-        if found is None:
-            return None
-        from urllib.parse import unquote
+    @overload
+    def prompt(self, function: Function, /) -> Function: ...
+    @overload
+    def prompt(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Callable[[Function], Function]: ...
+    def prompt(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Any:
+        """Register a prompt; its parameters are the arguments. It gives text, a block, messages, or a list."""
 
-        return {name: unquote(value) for name, value in found.groupdict().items()}
+        def register(handler: Function) -> Function:
+            prompt = Prompt(handler, name=name, title=title, description=description, _meta=meta)
+            self.prompts[prompt.definition["name"]] = prompt
+            return handler
 
+        return register if function is None else register(function)
 
-class Completion:
-    """A completion handler, which may ignore the arguments already chosen."""
+    def completion(self, target: str, argument: str) -> Callable[[Function], Function]:
+        """Complete an argument of a prompt (`target` is its name) or of a resource template (its URI template).
 
-    __slots__ = ("_handler", "_wants_context")
+        The function takes the text so far, and as a second parameter, where it has one, the arguments already chosen;
+        it gives a list of strings, of which the first 100 are sent.
+        """
 
-    def __init__(self, handler: Callable[..., Any]) -> None:
-        self._handler = handler
-        self._wants_context = len(Signature(handler, Call).names) > 1
+        def register(handler: Function) -> Function:
+            self.completions[target, argument] = Completion(handler)
+            return handler
 
-    def run(self, value: str, chosen: dict[str, str]) -> list[str]:
-        return list(self._handler(value, chosen) if self._wants_context else self._handler(value))
-
-
-def tool_definition(handler: Callable[..., Any], options: dict[str, Any]) -> Entry:
-    """A tool's entry; see `Server.tool`."""
-    name, description = options.pop("name", None), options.pop("description", None)
-    input_schema, output_schema = options.pop("input_schema", None), options.pop("output_schema", None)
-    entry = Entry(handler, {}, name=name, description=description, members=options)
-    entry.definition["inputSchema"] = entry.signature.schema if input_schema is None else input_schema
-    if output_schema is None:
-        told = schema_of(entry.signature.returns)
-        output_schema = told if told.get("type") in _STRUCTURED else None
-    if output_schema is not None:
-        entry.definition["outputSchema"] = output_schema
-    return entry
-
-
-def prompt_definition(handler: Callable[..., Any], options: dict[str, Any]) -> Entry:
-    """A prompt's entry; see `Server.prompt`."""
-    name, description = options.pop("name", None), options.pop("description", None)
-    entry = Entry(handler, {}, name=name, description=description, members=options)
-    required = entry.signature.required
-    entry.definition["arguments"] = [{"name": each, "required": each in required} for each in entry.signature.names]
-    return entry
+        return register

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Raw:
-    """Bytes to send as they are: one line over stdio, a body with this status and content type over HTTP, the bytes in process."""
+    """Bytes to send as they are: a line over stdio, an HTTP body with this status and type, the bytes in process."""
 
     __slots__ = ("body", "content_type", "headers", "status")
 

@@ -1,15 +1,15 @@
 """`Server`: a scriptable MCP server of the 2026-07-28 revision, for tests and demonstrations.
 
-What is registered lives here, and the path of one message through it: envelope, faults, override or built-in method,
-reply. The methods themselves are in `methods.py`; the wires are in `stdio.py` and `httpd.py` and are imported when they
-are used.
+The path of one message through it lives here: envelope, faults, override or built-in method, reply. What is offered is
+in `registry.py`, the methods themselves are in `methods.py`; the wires are in `stdio.py` and `httpd.py` and are
+imported when they are used.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 from snodo_client.testing.call import LOG_LEVELS, META, Call
 from snodo_client.testing.errors import (
@@ -25,7 +25,7 @@ from snodo_client.testing.errors import (
 from snodo_client.testing.headers import HeaderProblem
 from snodo_client.testing.headers import check as check_headers
 from snodo_client.testing.methods import METHODS, served
-from snodo_client.testing.registry import Completion, Entry, Template, prompt_definition, tool_definition
+from snodo_client.testing.registry import Function, Registry
 from snodo_client.testing.replies import Raw, Reply, error_response
 from snodo_client.testing.state import Sealer
 from snodo_client.testing.subscriptions import Listeners
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from snodo_client.testing.faults import Fault
     from snodo_client.testing.httpd import HttpServing
 
-Function = TypeVar("Function", bound="Callable[..., Any]")
 VERSION = "2026-07-28"
 _REMEMBERED = 10_000  # messages kept in `calls`
 
@@ -68,7 +67,7 @@ class Received:
         return f"<Received {self.method} id={self.id!r}>"
 
 
-class Server:
+class Server(Registry):
     """A scriptable MCP server. Give it to `Client.direct`, or serve it with `serve_stdio` or `serve_http`.
 
     `page_size` is the number of entries in a page of every list; `capabilities` replaces what is otherwise told from
@@ -88,6 +87,7 @@ class Server:
         ttl_ms: int = 0,
         cache_scope: str = "private",
     ) -> None:
+        super().__init__(capabilities)
         if page_size < 1:
             raise ValueError("page_size must be at least 1")
         self.info = {"name": name, "version": version}
@@ -95,120 +95,12 @@ class Server:
         self.page_size = page_size
         self.versions = list(versions)
         self.caching = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
-        self.tools: dict[str, Entry] = {}
-        self.resources: dict[str, Entry] = {}
-        self.templates: dict[str, Template] = {}
-        self.prompts: dict[str, Entry] = {}
-        self.completions: dict[tuple[str, str], Completion] = {}
         self.listeners = Listeners()
-        self._capabilities = capabilities
         self._overrides: dict[str, tuple[Callable[[dict[str, Any], Context], Any], bool]] = {}
         self._faults: dict[str, list[_Scripted]] = {}
         self._lock = threading.Lock()
         self._calls: deque[Received] = deque(maxlen=_REMEMBERED)
         self._sealer = Sealer()
-
-    # Registering
-
-    @overload
-    def tool(self, function: Function, /) -> Function: ...
-    @overload
-    def tool(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        input_schema: dict[str, Any] | None = None,
-        output_schema: dict[str, Any] | None = None,
-        annotations: dict[str, Any] | None = None,
-        **members: Any,
-    ) -> Callable[[Function], Function]: ...
-    def tool(self, function: Any = None, /, **options: Any) -> Any:
-        """Register a tool: `@server.tool`, or `@server.tool(name=..., output_schema=...)`.
-
-        Type hints make the input schema, and the output schema where the return type is a number, bool, list or dict;
-        the docstring is the description; further `members` (`_meta`, `icons`) are listed as they are. Arguments that do
-        not fit give an `isError` result and the function is not called. See `content.tool_result` for what it may
-        return, and raise `ToolError` to fail.
-        """
-
-        def register(handler: Function) -> Function:
-            entry = tool_definition(handler, options)
-            self.tools[entry.definition["name"]] = entry
-            return handler
-
-        return register if function is None else register(function)
-
-    def resource(
-        self,
-        uri: str,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        **members: Any,
-    ) -> Callable[[Function], Function]:
-        """Register a resource; the function takes nothing (or a `Call`) and gives a string, bytes, or contents as they are sent."""
-
-        def register(handler: Function) -> Function:
-            entry = Entry(
-                handler, {"uri": uri}, name=name, description=description, mime_type=mime_type, members=members
-            )
-            self.resources[uri] = entry
-            return handler
-
-        return register
-
-    def resource_template(
-        self,
-        template: str,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        **members: Any,
-    ) -> Callable[[Function], Function]:
-        """Register a URI template with plain `{name}` parts; the function takes the parts as strings."""
-
-        def register(handler: Function) -> Function:
-            entry = Template(
-                handler, template, name=name, description=description, mime_type=mime_type, members=members
-            )
-            self.templates[template] = entry
-            return handler
-
-        return register
-
-    @overload
-    def prompt(self, function: Function, /) -> Function: ...
-    @overload
-    def prompt(
-        self, /, *, name: str | None = None, title: str | None = None, description: str | None = None, **members: Any
-    ) -> Callable[[Function], Function]: ...
-    def prompt(self, function: Any = None, /, **options: Any) -> Any:
-        """Register a prompt; its parameters are the prompt's arguments. It gives text, a block, or a list of these or of messages."""
-
-        def register(handler: Function) -> Function:
-            entry = prompt_definition(handler, options)
-            self.prompts[entry.definition["name"]] = entry
-            return handler
-
-        return register if function is None else register(function)
-
-    def completion(self, target: str, argument: str) -> Callable[[Function], Function]:
-        """Complete an argument of a prompt (`target` is its name) or of a resource template (its URI template).
-
-        The function takes the text so far, and as a second parameter, where it has one, the arguments already chosen;
-        it gives a list of strings, of which the first 100 are sent.
-        """
-
-        def register(handler: Function) -> Function:
-            self.completions[target, argument] = Completion(handler)
-            return handler
-
-        return register
 
     # Scripting
 
@@ -244,22 +136,6 @@ class Server:
         """What was received, oldest first; the last 10,000 messages."""
         return list(self._calls)
 
-    @property
-    def capabilities(self) -> dict[str, Any]:
-        """What `server/discover` declares."""
-        if self._capabilities is not None:
-            return self._capabilities
-        told: dict[str, Any] = {"logging": {}}
-        if self.tools:
-            told["tools"] = {"listChanged": True}
-        if self.resources or self.templates:
-            told["resources"] = {"listChanged": True, "subscribe": True}
-        if self.prompts:
-            told["prompts"] = {"listChanged": True}
-        if self.completions:
-            told["completions"] = {}
-        return told
-
     # Serving
 
     def serve_stdio(self) -> None:
@@ -278,7 +154,7 @@ class Server:
         ssl_context: ssl.SSLContext | None = None,
         max_body_bytes: int = 64 * 1024 * 1024,
     ) -> HttpServing:
-        """Serve Streamable HTTP in the background until the result is closed; it is a context manager and has the `url`.
+        """Serve Streamable HTTP in the background, at the `url` of the result, until that is closed or its `with` ends.
 
         `sse="auto"` answers with an event stream when a handler sends notifications and with JSON otherwise; `True`
         always with a stream; `False` with JSON, notifications being lost (subscriptions stream all the same).
@@ -288,7 +164,7 @@ class Server:
         return HttpServing(self, host, port, path, sse=sse, ssl_context=ssl_context, max_body_bytes=max_body_bytes)
 
     def __call__(self, message: dict[str, Any], context: Context) -> Any:
-        """The response to a request, or None for a notification: the contract of `Client.direct`. Runs in the caller's thread."""
+        """The response to a request, or None for a notification: the contract of `Client.direct`."""
         reply = self.answer(message, context)
         if reply.dropped or reply.crash is not None:
             return None
@@ -296,12 +172,13 @@ class Server:
 
     def answer(self, message: Any, context: Context, headers: Mapping[str, Sequence[str]] | None = None) -> Reply:
         """What to reply to one decoded message; `headers` when it came over HTTP. Never raises."""
+        if isinstance(message, dict):
+            self._calls.append(Received(message, headers or {}))
         try:
             _check_envelope(message)
         except RpcError as error:
             readable = isinstance(message, dict) and "method" in message and _is_id(message.get("id"))
             return Reply(error_response(message if readable else {}, error), error.status)
-        self._calls.append(Received(message, headers or {}))
         if "id" not in message:
             return Reply(None, 202)
         faults = self._take_faults(message["method"])

@@ -24,7 +24,7 @@ _PYTHON: dict[str, tuple[type, ...]] = {
 
 
 class Signature:
-    """What a handler takes: `schema` of its arguments, `required` names, and the name of the parameter that wants the `Call`."""
+    """What a handler takes: the `schema` of its arguments, `required` names, the parameter that wants the `call`."""
 
     __slots__ = ("call", "names", "open", "required", "returns", "schema")
 
@@ -59,7 +59,7 @@ class Signature:
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
-    """The JSON Schema of a type hint; `Annotated[str, {"x-mcp-header": "Region"}]` adds keywords; unknown hints allow anything."""
+    """The JSON Schema of a type hint; `Annotated[str, {"title": "Name"}]` adds keywords; other hints allow anything."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         schema = schema_of(arguments[0])
@@ -138,7 +138,7 @@ def _has_type(value: Any, name: Any) -> bool:
 
 
 def _resolve(hint: Any, function: Callable[..., Any]) -> Any:
-    """The object that a postponed annotation names; the text itself when it names something local to another function."""
+    """The object that a postponed annotation names; the text itself when that is local to another function."""
     if not isinstance(hint, str):
         return hint
     try:

@@ -30,7 +30,7 @@ class Sealer:
         return b2a_base64(self._sign(body, subject) + body, newline=False).decode("ascii")
 
     def open(self, state: str, subject: Any) -> tuple[dict[str, Any], int]:
-        """The answers and the number of attempts; ValueError for a state that is not ours, not for `subject`, or old."""
+        """The answers and the number of attempts; ValueError for one that is not ours, not for `subject`, or old."""
         import hmac
 
         try:

@@ -43,7 +43,7 @@ def serve(server: Server) -> None:
 
 
 class _Output:
-    """The file descriptor of the messages. Unbuffered: a buffered stream's lock can stop the interpreter from exiting."""
+    """Where messages are written. Unbuffered: a buffered stream's lock can stop the interpreter from exiting."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

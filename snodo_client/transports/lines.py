@@ -61,7 +61,6 @@ class Lines:
     def finish(self) -> list[bytes | TooLong]:
         """The last line, if the stream ended without a line end."""
         pending, self._pending = self._pending, bytearray()
-        self._discarding = False
         return [self._checked(pending)] if pending else []
 
     def _checked(self, line: bytes | bytearray) -> bytes | TooLong:

@@ -1,0 +1,127 @@
+"""Writes frames to a pipe that nobody may be reading: no wait passes a deadline, and no two frames mix.
+
+The pipe is non-blocking and the lock is held for one write at a time, never while waiting. A frame with a byte on the
+pipe is finished before the next one begins, by whichever thread writes next if its own has given up; a frame without
+one is withdrawn. A signal handler may raise out of a write at any point, or write itself; framing survives both. What
+the frames mean, and what becomes of the process that reads them, is not known here.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from threading import RLock
+
+from ..outcome import local_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..engine.call import Call
+    from ..engine.deadline import Deadline
+
+# Up to this size a pipe takes all of a write or nothing. Windows has no such promise, nor non-blocking pipes.
+_PIPE_BUF: int = getattr(select, "PIPE_BUF", 512)
+
+# How often a writer that waits for room looks whether its call was settled or the pipe closed by somebody else.
+_SLICE = 0.05
+
+# States of the pipe; the last one is an unfinished `_Frame`.
+_FREE, _WRITING, _TORN, _CLOSED = "free", "writing", "torn", "closed"
+
+
+class _Frame:
+    """What is left to write of a frame. `torn` when an interruption left unknown how much that is."""
+
+    __slots__ = ("begun", "rest", "torn")
+
+    def __init__(self, data: bytes) -> None:
+        self.rest = memoryview(data)
+        self.begun = False
+        self.torn = False
+
+
+class Frames:
+    """The writing end of a non-blocking pipe. `await_writable(seconds)` waits for room, no longer than that."""
+
+    __slots__ = ("_await_writable", "_fd", "_lock", "_state")
+
+    def __init__(self, fd: int, await_writable: Callable[[float], None]) -> None:
+        self._fd = fd
+        self._await_writable = await_writable
+        # Guards the state. Reentrant, because a signal handler may write or close on top of a write of its own thread.
+        self._lock = RLock()
+        self._state: str | _Frame = _FREE
+
+    def write(self, body: bytes, deadline: Deadline, call: Call | None = None) -> None:
+        """Write one message and its line end; `call.delivery` tells how far it got.
+
+        Raises `BrokenPipeError` when nobody can read it any more, `McpError` when time is over or `call` was settled.
+        """
+        frame = _Frame(body + b"\n")
+        while True:
+            with self._lock:
+                self._advance(frame, call)
+            if not frame.rest:
+                if call is not None:
+                    call.delivery = "accepted"
+                return
+            if frame.torn:
+                raise local_error("transport_failure", "another thread was interrupted while it wrote this message")
+            if call is not None:
+                call.check()
+            elif deadline.over:
+                raise local_error(
+                    "timeout",
+                    f"the server did not take the message within {deadline.seconds:g} s",
+                    data={"timeout": deadline.seconds},
+                )
+            self._await_writable(min(deadline.left(), _SLICE))
+
+    def close(self, close_pipe: Callable[[], object]) -> None:
+        """No more frames; `close_pipe` closes the file descriptor. A writer that waits for room lets go."""
+        with self._lock:
+            if self._state is not _CLOSED:
+                self._state = _CLOSED
+                close_pipe()
+
+    def _advance(self, frame: _Frame, call: Call | None) -> None:
+        """Under the lock: one write for the unfinished frame, or for this one when there is none."""
+        if self._state is _CLOSED:
+            raise BrokenPipeError
+        if self._state is _WRITING:
+            raise local_error(
+                "transport_failure", "a signal handler cannot write in the middle of a write of its own thread"
+            )
+        if self._state is _TORN:
+            self._state = _Frame(b"\n")  # ends what was cut: the server refuses that line, and reads the next
+        if isinstance(self._state, _Frame):
+            return self._push(self._state)
+        if call is not None:
+            call.delivery = "unknown"  # before the write: an interruption must not find it too low
+        try:
+            self._push(frame)
+        finally:
+            if call is not None and not frame.begun and not frame.torn:
+                call.delivery = "not_sent"
+        return None
+
+    def _push(self, frame: _Frame) -> None:
+        after, self._state = self._state, _WRITING
+        try:
+            frame.rest = frame.rest[os.write(self._fd, frame.rest) :]
+            frame.begun = True
+            after = frame if frame.rest else _FREE
+        except BlockingIOError:
+            pass
+        except OSError:
+            raise BrokenPipeError from None
+        except BaseException:  # raised by a signal handler; the write may have happened, and nobody counted
+            frame.torn = True
+            if frame.begun or len(frame.rest) > _PIPE_BUF:
+                after = _TORN
+            raise
+        finally:
+            if self._state is _WRITING:  # and was not closed by a signal handler meanwhile
+                self._state = after

@@ -1,0 +1,136 @@
+"""Where requests and urllib3 are made to work for us: how a slot speaks HTTP.
+
+The one hook into urllib3 is the connection's `_new_conn`: the socket is ours, so that it can be cut at any time, its
+name is resolved within the deadline, and every address gets its chance. All else here is the public surface of
+`requests.adapters.HTTPAdapter` and `http.client.HTTPConnection`, trimmed to what does not change from call to call:
+one endpoint, one trust, one proxy.
+"""
+
+from __future__ import annotations
+
+import ssl
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import requests.cookies
+from requests import PreparedRequest
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+if TYPE_CHECKING:
+    import socket
+
+    from requests import Session
+
+    from ..protocol.origins import Endpoint
+    from .http_slots import Slot
+
+
+_cookies: Any = requests.cookies  # not everything in there is typed
+
+
+class Outgoing(PreparedRequest):
+    """One POST, made by hand: preparing it the usual way costs as much as sending it. `secret` are the headers whose
+    values must not be shown.
+    """
+
+    def __init__(self, endpoint: Endpoint, headers: dict[str, str], body: bytes) -> None:
+        super().__init__()
+        self.method = "POST"
+        self.url = endpoint.url
+        self.headers = headers  # type: ignore[assignment]
+        self.body = body
+        self.endpoint = endpoint
+        self.secret: dict[str, str] = {}
+
+
+class _Connection:
+    """What our connections have in common. `slot` is the one they are in."""
+
+    slot: Slot
+
+    def _new_conn(self: Any) -> socket.socket:
+        sock: socket.socket = self.slot.dial(self.host, self.port, self.proxy is not None)
+        return sock
+
+    def connect(self: Any) -> None:
+        super().connect()  # type: ignore[misc]
+        if getattr(self, "cert_reqs", None) == ssl.CERT_NONE:
+            self.is_verified = True  # verify=False: said once in our log, instead of with every request
+        self.slot.lease.connected()
+
+    def putrequest(self: Any, method: str, url: str, *args: Any, **options: Any) -> None:
+        # The query joins here, after urllib3 has logged the URL: it may hold a key.
+        super().putrequest(method, url + self.slot.query, *args, **options)  # type: ignore[misc]
+
+
+class PlainConnection(_Connection, HTTPConnection):
+    pass
+
+
+class TlsConnection(_Connection, HTTPSConnection):
+    pass
+
+
+class SlotAdapter(HTTPAdapter):
+    """The sender of one slot. It gives urllib3's responses as they are: what `requests.Response` adds is not used, and
+    its cookie jar alone costs more than reading a small body.
+    """
+
+    def __init__(self, slot: Slot, session: Session, trust: ssl.SSLContext | None, proxies: dict[str, str]) -> None:
+        self._slot = slot
+        self._session = session
+        self._trust = trust
+        self._proxies = proxies
+        self._pool: Any = None
+        super().__init__(pool_connections=1, pool_maxsize=1)
+
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: Any) -> None:
+        super().init_poolmanager(connections, maxsize, block, ssl_context=self._trust, **options)
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        return super().proxy_manager_for(proxy, ssl_context=self._trust, proxy_ssl_context=self._trust, **options)
+
+    def get_connection_with_tls_context(self, request: PreparedRequest, *_: Any, **__: Any) -> Any:
+        if self._pool is None:
+            verify = self._trust is None or self._trust.verify_mode != ssl.CERT_NONE
+            pool: Any = super().get_connection_with_tls_context(request, verify, self._proxies)
+            slot, connection = self._slot, TlsConnection if pool.scheme == "https" else PlainConnection
+
+            def make(*args: Any, **options: Any) -> HTTPConnection:
+                slot.connection = made = connection(*args, **options)
+                made.slot = slot
+                return made
+
+            pool.ConnectionCls = make
+            self._pool = pool
+        return self._pool
+
+    def cert_verify(self, *_: Any, **__: Any) -> None:
+        """Nothing: certificates are the business of the SSL context."""
+
+    def request_url(self, request: Outgoing, *_: Any) -> str:  # type: ignore[override]
+        self._slot.query = request.endpoint.query
+        forwarded = self._pool.proxy is not None and request.endpoint.scheme == "http"
+        return request.endpoint.name if forwarded else request.endpoint.path
+
+    def send(self, request: Outgoing, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+        if len(self._session.cookies):
+            cookie = _cookies.get_cookie_header(self._session.cookies, request)
+            if cookie is not None:
+                request.headers["Cookie"] = request.secret["Cookie"] = cookie
+        return super().send(request, *args, **options)
+
+    def build_response(self, request: PreparedRequest, raw: Any) -> Any:
+        if "set-cookie" in raw.headers:
+            _cookies.extract_cookies_to_jar(self._session.cookies, request, raw)
+        return raw
+
+    def close(self) -> None:
+        super().close()
+        self._pool = None  # and with it the way back to the slot
+
+
+def sender(session: Session, trust: ssl.SSLContext | None, proxies: dict[str, str]) -> Any:
+    """What makes the senders of one endpoint's slots."""
+    return partial(SlotAdapter, session=session, trust=trust, proxies=proxies)

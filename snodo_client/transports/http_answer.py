@@ -1,0 +1,284 @@
+"""What an HTTP answer says: JSON-RPC messages out of a JSON body or an event stream, or the error it amounts to.
+
+The body is looked at first, whatever the status: a JSON-RPC message in it is the answer (spec:
+basic/transports/streamable-http). Text is UTF-8 whatever the headers claim. Everything is bounded as it arrives, after
+decompression: a JSON body and each event of a stream by `max_response_bytes`; a stream as a whole is bounded by the
+deadline alone, and takes no memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..outcome import local_error
+from ..protocol import jsonrpc
+from ..protocol.origins import Endpoint, redirected
+from .events import EventStream, TooLarge
+from .http_faults import EXCERPT, FAULTS, plain, retry_after, secrets_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Protocol
+
+    from ..engine.call import Call
+    from ..outcome import McpError
+    from .http_adapter import Outgoing
+    from .http_link import HttpLink
+
+    Message = dict[str, Any]
+
+    class Reading(Protocol):
+        """Who has the connection: a lease of ours, or of somebody's session."""
+
+        @property
+        def reusable(self) -> bool: ...
+        def check(self) -> None: ...
+        def fault(self, fault: BaseException) -> McpError: ...
+        def hurry(self, seconds: float) -> None: ...
+
+
+CHUNK = 65536  # bytes a read may give
+DRAIN = 65536  # bytes of an unwanted body that are read to keep the connection
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+EXCERPT_SECONDS = 1.0  # how long to wait for the text of a refusal
+
+_DECODABLE = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
+
+
+class Answer:
+    """The answer to one POST of `call`, of which the head is there. `complete` is True once it is read to its end."""
+
+    __slots__ = ("call", "complete", "connection", "link", "outgoing", "raw", "status")
+
+    def __init__(self, call: Call, link: HttpLink, outgoing: Outgoing, raw: Any, connection: Reading) -> None:
+        self.call = call
+        self.link = link
+        self.outgoing = outgoing
+        self.raw = raw
+        self.connection = connection
+        self.status: int = raw.status
+        self.complete = False
+
+    @property
+    def content_type(self) -> str:
+        """Without parameters, in lower case; empty when there is none."""
+        value: str = self.raw.headers.get("content-type", "")
+        return value.partition(";")[0].strip().lower()
+
+    def messages(self) -> Iterator[Message]:
+        """What the answer to a request says, up to and including the response. Raises McpError for one that is none."""
+        self.call.status = self.status
+        kind = self.content_type
+        encoding = self.raw.headers.get("content-encoding", "").lower()
+        if not all(name.strip() in _DECODABLE for name in encoding.split(",")):
+            raise self._no_answer(b"", f"in content encoding {self._plain(encoding, 40)!r}, which was not asked for")
+        if kind == "text/event-stream":
+            return self._events()
+        if self.status < 200:  # the connection is of no use any more: the real answer may follow
+            raise self._no_answer(b"", "")
+        if "json" in kind or (not kind and self.status not in (202, 204)):
+            return self._body()
+        raise self._no_answer(self._take(DRAIN, EXCERPT_SECONDS), "and no JSON-RPC message")
+
+    def acknowledged(self) -> Iterator[Message]:
+        """What the answer to a notification says: nothing when it was accepted, else the server's error."""
+        if 200 <= self.status < 300:
+            self.call.status = self.status
+            self.drain(EXCERPT_SECONDS)
+            return iter(())
+        return self.messages()
+
+    def redirected(self, hops: int) -> Endpoint:
+        """Where to send the request instead. Raises McpError when it must not be sent there."""
+        location = self.raw.headers.get("location")
+        target = redirected(self.outgoing.endpoint, self.status, location, hops)
+        if isinstance(target, Endpoint):
+            self.drain(EXCERPT_SECONDS)
+            return target
+        data: dict[str, Any] = {"http_status": self.status}
+        if target.origin is not None:
+            data["location"] = target.origin
+        raise local_error(target.reason, f"{self._said()}, a redirect that is not followed: {target.why}", data=data)
+
+    def drain(self, seconds: float) -> bool:
+        """Read what is left of the body, so that the connection can be kept; only as much and as long as it is worth.
+        True when the end was reached.
+        """
+        if not self.complete and self.connection.reusable:
+            self._take(DRAIN, seconds)
+        return self.complete
+
+    # -- a JSON body
+
+    def _body(self) -> Iterator[Message]:
+        data = self._whole()
+        problem = "and an empty body"
+        if data.strip():
+            try:
+                message: Any = jsonrpc.decode(data)
+            except jsonrpc.Malformed as malformed:
+                problem = f"and a body that cannot be read: {malformed}"
+            else:
+                if _is_answer(message, self.status):
+                    yield self._checked(message)
+                    return
+                problem = "and JSON that is no JSON-RPC response"
+        raise self._no_answer(data, problem)
+
+    def _whole(self) -> bytes:
+        """The body, decompressed."""
+        limit = self.link.max_response_bytes
+        raw = self.raw
+        length: int | None = raw.length_remaining
+        if length is not None and not raw.headers.get("content-encoding"):
+            if length > limit:
+                raise self._too_large()
+            error = None
+            try:
+                data: bytes = raw.read(decode_content=False)
+            except FAULTS as fault:
+                error = self.connection.fault(fault)
+            if error is not None:
+                raise error
+            self.complete = True
+            return data
+        parts = []
+        while part := self._read():
+            limit -= len(part)
+            if limit < 0:
+                raise self._too_large()
+            parts.append(part)
+        return b"".join(parts)
+
+    # -- a stream of events
+
+    def _events(self) -> Iterator[Message]:
+        stream = EventStream(self.link.max_response_bytes)
+        while chunk := self._read():
+            overflow = False
+            try:
+                events = stream.feed(chunk)
+            except TooLarge as too_large:
+                events, overflow = too_large.events, True
+            for event in events:
+                if event.name != "message" or not event.data:
+                    continue
+                message = self._decoded(event.data)
+                if message is None:
+                    continue
+                if "method" in message:
+                    yield message
+                    continue
+                self.link.patient(self.drain(self.link.patience))
+                yield self._checked(message)
+                return
+            if overflow:
+                raise self._too_large()
+        if self.status >= 300:
+            raise self._no_answer(b"", "and no JSON-RPC message")
+        raise local_error(
+            "closed",
+            f"{self._said()}, but the event stream ended before the answer",
+            data={"http_status": self.status, "content_type": self._shown_type()},
+        )
+
+    def _decoded(self, data: str) -> Message | None:
+        try:
+            message = jsonrpc.decode(data.encode())
+        except jsonrpc.Malformed:
+            self.link.once("an event whose data is not JSON")
+            return None
+        if isinstance(message, dict) and ("method" in message or _is_answer(message, self.status)):
+            return message
+        self.link.once("an event whose data is no JSON-RPC message")
+        return None
+
+    # -- both
+
+    def _read(self) -> bytes:
+        """Some of the body, decompressed; empty at its end."""
+        try:
+            chunk: bytes = self.raw.read1(CHUNK, decode_content=True)
+        except FAULTS as fault:
+            error = self.connection.fault(fault)
+        else:
+            if chunk:
+                return chunk
+            self.connection.check()  # a connection cut on purpose may look like the end
+            self.complete = True
+            return b""
+        raise error
+
+    def _take(self, size: int, seconds: float) -> bytes:
+        """About *size* more bytes of the body, as far as they come within the time. Raises for nothing that is read."""
+        taken: list[bytes] = []
+        limit = self.call.deadline.sub(seconds)
+        try:
+            while size > 0 and not limit.over:
+                self.connection.hurry(limit.left())
+                chunk = self.raw.read1(CHUNK, decode_content=True)
+                if not chunk:
+                    self.complete = True
+                    break
+                taken.append(chunk)
+                size -= len(chunk)
+        except FAULTS:
+            self.complete = False
+        return b"".join(taken)
+
+    def _checked(self, message: Message) -> Message:
+        if jsonrpc.same_id(message.get("id"), self.call.wire_id or 0) == "loose":
+            self.link.once("an id as a string or a fraction instead of the integer it was given")
+        return message
+
+    # -- errors
+
+    def _too_large(self) -> McpError:
+        limit = self.link.max_response_bytes
+        text = f"{self._said()} with more than max_response_bytes={limit}"
+        return local_error("too_large", text, data={"limit": limit})
+
+    def _no_answer(self, body: bytes, problem: str) -> McpError:
+        """The error of an answer without a JSON-RPC message in it."""
+        headers = self.raw.headers
+        data: dict[str, Any] = {
+            "http_status": self.status,
+            "content_type": self._shown_type(),
+            "excerpt": self._plain(body.decode("utf-8", "replace"), EXCERPT),
+        }
+        said = self._said()
+        if 200 <= self.status < 300:
+            return local_error("malformed", f"{said} {problem}", data=data)
+        wait = retry_after(headers.get("retry-after"))
+        if wait is not None:
+            data["retry_after"] = wait
+        text = f"{said}: {data['excerpt']}" if data["excerpt"] else said
+        if self.status not in (401, 403):
+            return local_error("http_status", text, data=data)
+        challenge = headers.get("www-authenticate")
+        if challenge is not None:
+            data["challenge"] = self._plain(challenge, 1000)
+        return local_error("unauthorized", text, data=data)
+
+    def _said(self) -> str:
+        """Who answered with which status, in words."""
+        reason = self._plain(self.raw.reason or "", 60)
+        kind = f" ({self._shown_type()})" if self.content_type else ""
+        return f"{self.link.name} answered {self.status}{' ' + reason if reason else ''}{kind}"
+
+    def _shown_type(self) -> str | None:
+        return self._plain(self.content_type, 100) or None
+
+    def _plain(self, text: str, limit: int) -> str:
+        return plain(text, secrets_in(self.outgoing.secret, self.outgoing.endpoint.query), limit)
+
+
+def _is_answer(message: object, status: int) -> bool:
+    """Whether the message is for the session to judge. The JSON of a refusal often has an "error" of its own kind, so
+    there the shape must be right.
+    """
+    if not isinstance(message, dict) or "method" in message or message.get("jsonrpc") != "2.0":
+        return False
+    if status >= 300:
+        return jsonrpc.kind_of(message) == "response"
+    return "result" in message or "error" in message

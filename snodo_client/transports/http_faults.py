@@ -1,0 +1,120 @@
+"""What went wrong over HTTP, in our words: foreign exceptions into errors, and server text into excerpts.
+
+Exceptions of requests and urllib3 hold the request with its headers, and bodies of servers may echo them. So the
+former are looked at and dropped, never chained or quoted, and every text of the latter is bounded, freed of control
+characters and masked before it gets into an error.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import ssl
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+import requests
+import urllib3.exceptions as urllib3_errors
+
+from ..outcome import local_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ..outcome import McpError
+
+FAULTS = (OSError, http.client.HTTPException, urllib3_errors.HTTPError, requests.RequestException)
+
+EXCERPT = 300  # characters
+SHORTEST_SECRET = 4  # what is shorter is no secret, and would be found in any text
+MASK = "***"
+
+_NO_CONNECTION = (
+    urllib3_errors.NewConnectionError,
+    urllib3_errors.ConnectTimeoutError,
+    urllib3_errors.ProxyError,
+    requests.exceptions.ProxyError,
+    requests.exceptions.ConnectTimeout,
+)
+_NOT_HTTP = (
+    http.client.BadStatusLine,
+    http.client.LineTooLong,
+    http.client.UnknownProtocol,
+    urllib3_errors.InvalidHeader,
+)
+
+
+def causes(fault: BaseException) -> Iterator[BaseException]:
+    """The exception and all it was made of, outermost first."""
+    seen: list[BaseException] = []
+    waiting: list[object] = [fault]
+    while waiting:
+        found = waiting.pop(0)
+        if isinstance(found, BaseException) and not any(found is known for known in seen):
+            seen.append(found)
+            yield found
+            waiting += [*found.args, getattr(found, "reason", None), found.__cause__, found.__context__]
+
+
+def error_of(fault: BaseException, what: str, up: bool) -> McpError:
+    """The error for a fault of the connection to *what*; *up*: it was complete when the fault came."""
+    chain = list(causes(fault))
+    tls = next((cause for cause in chain if isinstance(cause, ssl.SSLError)), None)
+    if isinstance(tls, (ssl.SSLEOFError, ssl.SSLZeroReturnError)) and up:
+        tls = None  # how a TLS connection ends when the server just goes away
+    if tls is not None:
+        why = getattr(tls, "verify_message", None) or (tls.reason or "no TLS").replace("_", " ").lower()
+        return local_error("tls", f"no TLS connection to {what}: {plain(why)}")
+    if not up or any(isinstance(cause, _NO_CONNECTION) for cause in chain):
+        why = next(
+            (plain(cause) for cause in reversed(chain) if isinstance(cause, OSError) and cause.args), "it failed"
+        )
+        return local_error("unreachable", f"no connection to {what}: {why}", data={"tried": [why]})
+    if any(isinstance(cause, urllib3_errors.DecodeError) for cause in chain):
+        return local_error("malformed", f"{what} sent a body that does not decompress")
+    if any(isinstance(cause, _NOT_HTTP) and not isinstance(cause, ConnectionError) for cause in chain) or (
+        type(chain[-1]) is http.client.HTTPException
+    ):
+        return local_error("malformed", f"{what} sent something that is not HTTP")
+    return local_error("closed", f"{what} closed the connection before its answer was complete")
+
+
+def plain(text: object, secrets: Iterable[str] = (), limit: int = EXCERPT) -> str:
+    """Text of a server on one line: bounded, without control characters, known secrets masked."""
+    if isinstance(text, OSError) and text.strerror:
+        text = text.strerror
+    shown = str(text)
+    for secret in sorted(secrets, key=len, reverse=True):
+        shown = shown.replace(secret, MASK)
+    shown = re.sub(r"\s+", " ", shown[: 4 * limit]).strip()
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def secrets_in(headers: Mapping[str, str], query: str) -> list[str]:
+    """What must not be shown of a request: values of headers, without the scheme of a credential too, and values of
+    its query, as written and as meant.
+    """
+    from urllib.parse import parse_qsl, unquote
+
+    found = [part for value in headers.values() for part in (value, value.partition(" ")[2])]
+    found += [value for _, value in parse_qsl(query[1:])]
+    found += [value.partition("=")[2] or value for value in query[1:].split("&")]
+    found += [unquote(query[1:]), query[1:]]
+    return [secret for secret in set(found) if len(secret) >= SHORTEST_SECRET]
+
+
+def retry_after(value: str | None) -> float | None:
+    """Seconds to wait, from a number or an HTTP date; None for anything else."""
+    if value is None:
+        return None
+    if re.fullmatch(r"[0-9]{1,9}", value.strip()):
+        return float(value)
+    from datetime import datetime
+    from email.utils import parsedate_to_datetime
+
+    try:
+        then = parsedate_to_datetime(value)
+        return max((then - datetime.now(then.tzinfo and UTC)).total_seconds(), 0.0)
+    except (ValueError, TypeError, OverflowError):
+        return None

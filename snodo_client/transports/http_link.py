@@ -1,0 +1,162 @@
+"""A link to a Streamable HTTP endpoint: the settings every POST shares, and the conversation one POST begins.
+
+The `requests.Session` of a link is where cookies, headers, proxies and certificates are kept; its environment is read
+once, when the link is made, and netrc never. The conversation is the closed list of what may be sent again: a redirect
+within the origin, and a list or a read whose kept connection had been closed by the server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from requests import PreparedRequest, Session
+from requests.structures import CaseInsensitiveDict
+from requests.utils import select_proxy
+
+from ..log import logger
+from ..outcome import McpError, local_error
+from .base import Link
+from .http import spelled
+from .http_adapter import Outgoing, sender
+from .http_answer import REDIRECTS, Answer
+from .http_session import SessionSlots
+from .http_slots import Slots
+from .http_trust import trust
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ..engine.call import Call
+    from ..protocol.origins import Endpoint
+    from .http import HttpTransport
+
+    Message = dict[str, Any]
+
+PATIENCE = 0.02  # seconds a stream has to end after its answer, for its connection to be kept
+LEAST_PATIENCE = 0.002
+
+
+class HttpLink(Link):
+    """`name` is the URL without its query. `version` is the protocol version of the last request."""
+
+    __slots__ = ("_base", "_said", "_transport", "endpoint", "max_response_bytes", "patience", "slots", "version")
+
+    def __init__(self, transport: HttpTransport, base: dict[str, str], version: str) -> None:
+        super().__init__(transport.endpoint.name)
+        self.endpoint = transport.endpoint
+        self.max_response_bytes = transport.max_response_bytes
+        self.patience = PATIENCE
+        self.version = version
+        self.slots: Slots | SessionSlots = _slots(transport, base)
+        self._transport = transport
+        self._base = base
+        self._said: set[str] = set()
+
+    def outgoing(self, call: Call, endpoint: Endpoint) -> Outgoing:
+        """The POST of a call."""
+        mirrored = call.request.headers()
+        self.version = mirrored["MCP-Protocol-Version"]
+        headers = {**self._base, **mirrored, "Content-Length": str(len(call.body))}
+        outgoing = Outgoing(endpoint, headers, call.body)
+        transport = self._transport
+        if transport.headers:
+            secret = transport.headers if isinstance(transport.headers, dict) else self._evaluated(transport.headers)
+            headers.update(secret)
+            outgoing.secret = dict(secret)
+        if transport.token is not None:
+            headers["Authorization"] = outgoing.secret["Authorization"] = f"Bearer {transport.token}"
+        elif transport.auth is not None:
+            self._apply(transport.auth, outgoing)
+        return outgoing
+
+    def _evaluated(self, make: Any) -> dict[str, str]:
+        error: McpError
+        try:
+            made = make()
+        except Exception as raised:
+            error = local_error("transport_failure", f"headers= raised {type(raised).__name__}")
+        else:
+            try:
+                return spelled(made, authorized=self._transport.authorized)
+            except (TypeError, ValueError) as refused:
+                error = local_error("transport_failure", f"headers= gave headers that cannot be sent: {refused}")
+        raise error
+
+    def _apply(self, auth: Any, outgoing: Outgoing) -> None:
+        """Let a requests authenticator add its headers. Nothing else it does counts: what is sent, where to, and how
+        often, is not its to say.
+        """
+        request = PreparedRequest()
+        request.method, request.url, request.body = outgoing.method, outgoing.url, outgoing.body
+        request.headers = CaseInsensitiveDict(outgoing.headers)
+        request.prepare_hooks(None)
+        error: McpError | None = None
+        try:
+            request = auth(request) or request
+        except Exception as raised:
+            error = local_error("transport_failure", f"auth= raised {type(raised).__name__}")
+        if error is not None:
+            raise error
+        added = {name: value for name, value in request.headers.items() if outgoing.headers.get(name) != value}
+        if not all(isinstance(name, str) and isinstance(value, str) for name, value in added.items()):
+            raise local_error("transport_failure", "auth= set a header that is not text")
+        outgoing.headers = dict(request.headers)  # type: ignore[assignment]
+        outgoing.secret.update(added)
+
+    def patient(self, ended: bool) -> None:
+        """Learn whether the server ends its streams: waiting for one that does not would cost every call."""
+        self.patience = PATIENCE if ended else max(self.patience / 2, LEAST_PATIENCE)
+
+    def once(self, what: str) -> None:
+        """Say a fault of the server once."""
+        if what not in self._said:
+            self._said.add(what)
+            logger("http").warning("%s sent %s; it is tolerated, and this is said once", self.name, what)
+
+
+def converse(call: Call, link: HttpLink, slots: Any) -> Iterator[Message]:
+    """Send the call's POST and yield what comes back for it."""
+    endpoint, hops, resent, fresh = link.endpoint, 0, False, False
+    while True:
+        outgoing = link.outgoing(call, endpoint)
+        lease = slots.lease(call, resent=resent, fresh=fresh)
+        answer = None
+        try:
+            lease.check()
+            raw = lease.send(outgoing, may_repeat=call.request.idempotent and not fresh)
+            resent = True
+            if raw is None:
+                fresh = True
+                continue
+            answer = Answer(call, link, outgoing, raw, lease)
+            if answer.status in REDIRECTS:
+                hops += 1
+                endpoint = answer.redirected(hops)
+                continue
+            yield from answer.acknowledged() if call.wire_id is None else answer.messages()
+            return
+        finally:
+            lease.release(answer is not None and answer.complete)
+
+
+def _slots(transport: HttpTransport, base: dict[str, str]) -> Slots | SessionSlots:
+    endpoint = transport.endpoint
+    if transport.session is not None:
+        return SessionSlots(transport.session, endpoint.name, transport.connect_timeout)
+    session = Session()
+    session.headers = CaseInsensitiveDict(base)
+    session.verify, session.cert = transport.verify, transport.cert
+    settings: Any = session.merge_environment_settings(endpoint.url, {}, True, transport.verify, transport.cert)
+    session.proxies = settings["proxies"] if transport.proxies is None else dict(transport.proxies)
+    session.trust_env = False  # from here on nothing is read again
+    proxy = select_proxy(endpoint.url, session.proxies)
+    scheme = (proxy.lower().partition("://")[0] if "://" in proxy else "http") if proxy else ""
+    if scheme not in ("", "http", "https"):
+        raise local_error("unreachable", f"a proxy by {scheme!r} needs a requests.Session that knows it: pass session=")
+    tls = endpoint.scheme == "https" or scheme == "https"
+    context = trust(settings["verify"], settings["cert"]) if tls else None
+    if tls and settings["verify"] is False:
+        logger("http").warning("%s: certificates are not verified (verify=False)", endpoint.name)
+    make_sender = sender(session, context, dict(session.proxies))
+    return Slots(endpoint.name, make_sender, transport.pool_size, transport.connect_timeout)

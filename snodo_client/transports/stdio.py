@@ -1,0 +1,324 @@
+"""The stdio transport: a server as a child process, one JSON message a line (spec: basic/transports/stdio).
+
+Two daemon threads serve each process. The reader delivers what arrives on stdout; the watcher drains stderr, notices
+the exit and ends what is left. Callers write for themselves (`frames`). Starting and ending a process is `process`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from threading import Event, Lock, Thread, current_thread
+from time import monotonic
+
+from ..log import logger
+from ..outcome import McpError, local_error
+from ..protocol import jsonrpc
+from .base import Link, Traits
+from .frames import Frames
+from .lines import Lines, request_id_in
+from .process import CHUNK, Process, environment
+from .stderr import Stderr
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from ..engine.call import Call
+    from ..engine.deadline import Deadline
+    from .base import Inbound, Message
+    from .lines import TooLong
+
+# The end of a process comes in parts: EOF, exit code, the rest of stderr. This long for all of it to arrive.
+_SETTLING = 0.25
+# What closing may take beyond the shutdown timeout, to reap and to see the threads end.
+_CLOSING = 0.2
+_LONGEST = 1_000_000.0
+
+
+class StdioLink(Link):
+    """One server process and what serves it."""
+
+    __slots__ = ("drained", "ended", "fault", "frames", "inbound", "junk", "process", "read", "stderr", "threads")
+
+    def __init__(self, name: str, process: Process, stderr: Stderr, inbound: Inbound) -> None:
+        super().__init__(name)
+        self.process = process
+        self.stderr = stderr
+        self.inbound = inbound
+        self.frames = Frames(process.stdin.fileno(), process.await_writable)
+        # Why the link is gone, set before the inbound side hears of it; `dict.setdefault` decides who is first.
+        self.fault: dict[None, McpError] = {}
+        self.drained = Event()  # the process has exited and its stderr was read
+        self.read = Event()  # the reader is done with stdout
+        self.ended = False  # the ladder is over: a reader that still reads may stop
+        self.junk = 0
+        self.threads: tuple[Thread, ...] = ()
+
+    def lose(self, error: McpError) -> None:
+        """Report the end of the link, once; the first reason stays."""
+        if self.fault.setdefault(None, error) is error:
+            self.inbound.lost(error.copy(), self)
+
+    def exit_error(self) -> McpError:
+        """How the process ended and what it last said. For after `drained`."""
+        process, tail = self.process, self.stderr.tail()
+        message = f"{self.name} {process.end()}"
+        if tail:
+            message += f"; its last words on stderr:\n{tail}\n"
+        data = {"command": process.command, "exit_code": process.exit_code, "signal": process.signal, "stderr": tail}
+        return local_error("exited", message, data=data)
+
+    def shut(self, grace: float) -> None:
+        """End of input for the server, then the ladder of `Process.stop`."""
+        self.frames.close(self.process.stdin.close)
+        self.process.stop(grace)
+        self.ended = True
+
+
+class StdioTransport:
+    """Starts `command` with `args`, without a shell, and speaks over its stdin and stdout.
+
+    `command` is looked up along the PATH of the server's own environment; with a slash in it, it is a path, relative
+    to `cwd`. The environment is a safe base of ours (`process.BASE_ENVIRONMENT`) and `env` on top; `inherit_env=True`
+    takes all of ours as the base. Lines of stderr go to `stderr(line)`, on a thread of this transport, or to the logger
+    `snodo_client.stdio` at INFO. A message of more than `max_line_bytes` bytes fails its call ("too_large"). Closing
+    takes `shutdown_timeout` seconds and 0.2 more at most: half for the server to leave after the end of its input, half
+    after SIGTERM to its process group, then SIGKILL.
+
+    A process that left the group (a daemon) is not ended. It may hold the server's stdout or stderr open: both are let
+    go of all the same, but outside Linux a thread and a file descriptor then stay for as long as it lives.
+    """
+
+    traits = Traits(eras=("modern", "legacy"), cancel="notify", silence_is_legacy=True)
+
+    def __init__(
+        self,
+        command: str,
+        args: Sequence[str] = (),
+        *,
+        env: Mapping[str, str] | None = None,
+        inherit_env: bool = False,
+        cwd: str | os.PathLike[str] | None = None,
+        stderr: Callable[[str], object] | None = None,
+        max_line_bytes: int = 16 * 1024 * 1024,
+        shutdown_timeout: float = 2.0,
+    ) -> None:
+        if isinstance(args, (str, bytes)):
+            raise TypeError("args must be a sequence of strings, not one string")
+        self._command = _text("command", command)
+        if not command:
+            raise ValueError("command is empty")
+        self._args = [_text("args", arg) for arg in args]
+        self._env = {_name(name): _text(f"env[{name!r}]", value) for name, value in (env or {}).items()}
+        self._inherit_env = inherit_env
+        self._cwd = None if cwd is None else _text("cwd", os.fspath(cwd))
+        if stderr is not None and not callable(stderr):
+            raise TypeError("stderr must be a callable that takes a line, or None")
+        self._stderr = stderr
+        if type(max_line_bytes) is not int:
+            raise TypeError("max_line_bytes must be an integer")
+        if max_line_bytes < 1:
+            raise ValueError("max_line_bytes must be positive")
+        self._max_line_bytes = max_line_bytes
+        if type(shutdown_timeout) not in (int, float):
+            raise TypeError("shutdown_timeout must be a number of seconds")
+        if not 0 <= shutdown_timeout <= _LONGEST:
+            raise ValueError(f"shutdown_timeout must be between 0 and {_LONGEST:g} seconds")
+        self._shutdown_timeout = float(shutdown_timeout)
+        self._lock = Lock()  # guards the two fields below
+        self._link: StdioLink | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<StdioTransport {self._command}>"
+
+    # -- the transport protocol
+
+    def open(self, inbound: Inbound, deadline: Deadline) -> StdioLink:
+        """Start the server. After a loss: end the old one first, then start another.
+
+        Raises `McpError`: "exited" when it cannot be started, "timeout", or "closed" after `close()`.
+        """
+        with self._lock:
+            old, closed = self._link, self._closed
+        if old is not None:
+            self._retire(old, deadline)
+        if closed:
+            raise self._closed_error()
+        if deadline.over:
+            raise local_error(
+                "timeout",
+                f"{self._command} was not started within {deadline.seconds:g} s",
+                data={"timeout": deadline.seconds},
+            )
+        env = environment(self._env, self._inherit_env)
+        process = Process(self._command, self._args, env, self._cwd)
+        name = f"{os.path.basename(self._command)} (pid {process.pid})"
+        link = StdioLink(name, process, Stderr(env, self._stderr, name), inbound)
+        self._start(link)
+        with self._lock:
+            if not self._closed:
+                self._link = link
+                return link
+        self._retire(link, deadline)
+        raise self._closed_error()
+
+    def exchange(self, call: Call) -> Iterator[Message]:
+        link = call.link
+        assert isinstance(link, StdioLink)
+        self._write(link, call.body, call.deadline, call)
+        yield from call.messages()
+
+    def send(self, body: bytes, link: Link, deadline: Deadline) -> None:
+        assert isinstance(link, StdioLink)
+        self._write(link, body, deadline, None)
+
+    def close(self, deadline: Deadline) -> None:
+        with self._lock:
+            self._closed = True
+            link = self._link
+        if link is not None:
+            self._retire(link, deadline)
+
+    def forked(self) -> None:
+        """To be called in the child of a fork, before anything else there: the server stays the parent's alone."""
+        self._lock = Lock()  # a thread that is not here may hold the old one
+        self._closed = True
+        link, self._link = self._link, None
+        if link is not None:
+            link.fault.setdefault(None, local_error("forked"))
+            link.process.abandon()
+
+    # -- writing
+
+    def _write(self, link: StdioLink, body: bytes, deadline: Deadline, call: Call | None) -> None:
+        if link.fault:
+            raise link.fault[None].copy()
+        try:
+            link.frames.write(body, deadline, call)
+        except BrokenPipeError:
+            pass
+        else:
+            return
+        # Either it is gone, and the reader is about to find out how it ended, or it has only closed its stdin.
+        link.read.wait(min(_SETTLING, deadline.left()))
+        if not link.fault:
+            link.lose(local_error("closed", f"{link.name} has closed its stdin"))
+            Thread(target=link.shut, args=(self._shutdown_timeout,), name="snodo-stdio-closer", daemon=True).start()
+        raise link.fault[None].copy()
+
+    # -- the threads
+
+    def _start(self, link: StdioLink) -> None:
+        watcher = Thread(target=self._watch, args=(link,), name="snodo-stdio-watcher", daemon=True)
+        reader = Thread(target=self._read, args=(link,), name="snodo-stdio-reader", daemon=True)
+        link.threads = (watcher, reader)
+        try:
+            watcher.start()
+            reader.start()
+        except RuntimeError:  # no more threads
+            link.lose(local_error("transport_failure", f"no thread could be started to read from {link.name}"))
+            link.process.close_stdout()
+            link.shut(0)
+            raise link.fault[None].copy() from None
+
+    def _read(self, link: StdioLink) -> None:
+        fd, lines = link.process.stdout.fileno(), Lines(self._max_line_bytes)
+        try:
+            while (chunk := os.read(fd, CHUNK)) and not link.ended:
+                for line in lines.feed(chunk):
+                    self._deliver(line, link)
+            for line in lines.finish():
+                self._deliver(line, link)
+        finally:
+            self._stdout_ended(link)
+            link.process.close_stdout()
+            link.read.set()
+
+    def _stdout_ended(self, link: StdioLink) -> None:
+        if link.junk > 1 and "logging" in sys.modules:
+            logger("stdio").info("%s: %d lines of stdout were no JSON-RPC messages", link.name, link.junk)
+        if link.fault:
+            return
+        until = monotonic() + _SETTLING
+        if link.process.wait(_SETTLING):
+            link.drained.wait(max(0.0, until - monotonic()))
+            link.lose(link.exit_error())
+        else:
+            link.lose(local_error("closed", f"{link.name} has closed its stdout"))
+            link.shut(self._shutdown_timeout)
+
+    def _deliver(self, line: bytes | TooLong, link: StdioLink) -> None:
+        if not isinstance(line, bytes):
+            limit = self._max_line_bytes
+            text = f"{link.name} sent a message longer than max_line_bytes ({limit})"
+            link.inbound.reject(local_error("too_large", text, data={"limit": limit}), link, request_id_in(line.prefix))
+            return
+        try:
+            message = jsonrpc.decode(line)
+        except jsonrpc.Malformed as error:
+            if line.lstrip(b"\xef\xbb\xbf \t\r").startswith(b"{"):
+                text = f"{link.name} sent a message that cannot be read: {error}"
+                link.inbound.reject(local_error("malformed", text), link, request_id_in(line))
+                return
+            message = None
+        if isinstance(message, (dict, list)):  # a list may be a batch of revision 2025-03-26
+            link.inbound.deliver(message, link)
+            return
+        link.junk += 1
+        if link.junk == 1:
+            logger("stdio").warning(
+                "%s writes to stdout what is no JSON-RPC message; it is skipped, and this is said once", link.name
+            )
+
+    def _watch(self, link: StdioLink) -> None:
+        process = link.process
+        try:
+            for chunk in process.stderr_chunks():
+                link.stderr.feed(chunk)
+            process.wait()
+            link.stderr.finish()
+        finally:
+            process.stderr.close()
+            link.drained.set()
+        # A process it left behind may hold stdout open, so that its end never comes. Unread lines come first.
+        for _ in range(10):
+            if link.fault or link.read.wait(_SETTLING) or not process.stdout_waits():
+                break
+        if not link.fault:
+            link.lose(link.exit_error())
+        link.shut(self._shutdown_timeout)
+        if not link.read.wait(_CLOSING / 4):
+            process.wake_reader()
+
+    def _retire(self, link: StdioLink, deadline: Deadline) -> None:
+        """End a link for good, in the time of its ladder or what is left of the deadline."""
+        grace = min(self._shutdown_timeout, deadline.left())
+        until = monotonic() + grace + _CLOSING
+        link.lose(self._closed_error())
+        link.shut(grace)
+        for thread in link.threads:
+            if thread is not current_thread():  # a callback of ours may close
+                thread.join(max(0.0, until - monotonic()))
+
+    def _closed_error(self) -> McpError:
+        return local_error("closed", f"the connection to {self._command} was closed")
+
+
+def _text(what: str, value: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a string, not {type(value).__name__}")
+    if "\0" in value:
+        raise ValueError(f"{what} has a NUL character in it")
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} has a character the operating system cannot be given") from None
+    return value
+
+
+def _name(name: str) -> str:
+    if not _text("the name of a variable in env", name) or "=" in name:
+        raise ValueError(f"env cannot have a variable named {name!r}")
+    return name

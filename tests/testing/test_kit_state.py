@@ -1,0 +1,48 @@
+"""Sealed input rounds: only what this server sealed, for this request, in time."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snodo_client.testing import state
+from snodo_client.testing.state import Sealer
+
+SEALER = Sealer()
+
+
+@given(st.dictionaries(st.text(), st.dictionaries(st.text(), st.booleans())), st.integers(1, 1000))
+def test_what_is_sealed_opens(answers: dict[str, dict[str, bool]], attempts: int) -> None:
+    assert SEALER.open(SEALER.seal(answers, attempts, ["s"]), ["s"]) == (answers, attempts)
+
+
+@given(st.integers(0, 1000), st.integers(1, 255))
+def test_no_changed_byte_opens(index: int, change: int) -> None:
+    sealed = bytearray(b64decode(SEALER.seal({"a": 1}, 1, "s")))
+    sealed[index % len(sealed)] ^= change
+    with pytest.raises(ValueError, match="not a state"):
+        SEALER.open(b64encode(sealed).decode(), "s")
+
+
+@pytest.mark.parametrize("text", ["", "A", "####", "é", "QUJD"])
+def test_no_foreign_text_opens(text: str) -> None:
+    with pytest.raises(ValueError, match="not a state"):
+        SEALER.open(text, "s")
+
+
+def test_another_subject_or_another_key_does_not_open() -> None:
+    sealed = SEALER.seal({}, 1, ["a", {"b": 1}])
+    assert SEALER.open(sealed, ["a", {"b": 1}]) == ({}, 1)
+    for sealer, subject in ((SEALER, ["a", {"b": 2}]), (Sealer(), ["a", {"b": 1}])):
+        with pytest.raises(ValueError, match="not a state"):
+            sealer.open(sealed, subject)
+
+
+def test_states_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "LIFETIME", -1.0)
+    sealed = SEALER.seal({}, 1, "s")
+    with pytest.raises(ValueError, match="expired"):
+        SEALER.open(sealed, "s")
