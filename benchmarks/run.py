@@ -249,9 +249,10 @@ def find_peer(given: str | None) -> str | None:
 def profile(what: str, server: Helper) -> int:
     """Print where our own time goes."""
     if what == "import":
-        command = [sys.executable, "-X", "importtime", "-c", "import snodo_client"]
-        lines = subprocess.run(command, cwd=whole.ROOT, env=whole.environment(), capture_output=True, text=True).stderr
-        timed = [line for line in lines.splitlines() if line.startswith("import time:")]
+        command = [sys.executable, "-S", "-X", "importtime", "-c", whole.IMPORTS["snodo_client"]]
+        found = whole.packages_of(sys.executable)
+        done = subprocess.run(command, cwd=whole.ROOT, env=found, capture_output=True, text=True)
+        timed = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
         print(timed[0])
         print("\n".join(sorted(timed[1:], key=lambda line: -int(line[12:].split("|")[0]))[:40]))
         return 0

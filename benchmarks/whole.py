@@ -2,6 +2,9 @@
 
 Each figure is the CPU time (user and system) of a fresh interpreter and of the server it started and reaped, taken from
 the operating system, never from a clock. A long-running HTTP server is not part of it.
+
+The interpreters start without `site`, with the environment's folders on their path: a start-up hook in site-packages
+(an editable install leaves one, which imports half of the standard library) would hide what an import costs.
 """
 
 from __future__ import annotations
@@ -11,15 +14,17 @@ import resource
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
+BARE = "import site"  # what an interpreter without hooks has loaded at its start
 IMPORTS = {
-    "floor": "import json, subprocess, threading",
-    "snodo_client": "from snodo_client import Client",
-    "requests": "from requests import Session",
-    "mcp": "from mcp import Client",
+    "floor": "import site, json, subprocess, threading",
+    "snodo_client": "import site; from snodo_client import Client",
+    "requests": "import site; from requests import Session",
+    "mcp": "import site; from mcp import Client",
 }
 
 _MESSAGES = """
@@ -42,7 +47,8 @@ SCRIPTS = {
     ("floor", "stdio"): _MESSAGES
     + """
 import subprocess
-server = subprocess.Popen([sys.argv[3], sys.argv[1], "stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+command = [sys.argv[3], "-S", sys.argv[1], "stdio"]
+server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 for request in requests:
     server.stdin.write(json.dumps(request).encode() + b"\\n")
     server.stdin.flush()
@@ -76,7 +82,7 @@ print(reply["result"]["content"][0]["text"])
     ("snodo_client", "stdio"): """
 import sys
 from snodo_client import Client
-client = Client.connect(("stdio", sys.argv[3], [sys.argv[1], "stdio"]))
+client = Client.connect(("stdio", sys.argv[3], ["-S", sys.argv[1], "stdio"]))
 print(client.call_tool("echo", {"token": sys.argv[2]}).unwrap()["content"][0]["text"])
 client.close()
 """,
@@ -91,7 +97,7 @@ client.close()
 import asyncio, sys
 from mcp import Client, StdioServerParameters
 async def main():
-    async with Client(StdioServerParameters(command=sys.argv[3], args=[sys.argv[1], "stdio"])) as client:
+    async with Client(StdioServerParameters(command=sys.argv[3], args=["-S", sys.argv[1], "stdio"])) as client:
         print((await client.call_tool("echo", {"token": sys.argv[2]})).content[0].text)
 asyncio.run(main())
 """,
@@ -112,6 +118,14 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in dropped}
 
 
+@cache
+def packages_of(python: str) -> dict[str, str]:
+    """Give the environment in which `python -S` finds the packages that `python` does."""
+    ask = "import os, sys; print(os.pathsep.join(sys.path[1:]))"
+    answer = subprocess.run([python, "-c", ask], env=environment(), capture_output=True, text=True, check=True)
+    return environment() | {"PYTHONPATH": answer.stdout.strip()}
+
+
 class Failed(Exception):
     """A measured process ended badly or printed something else than it should have."""
 
@@ -121,11 +135,12 @@ def cpu_of(python: str, source: str, *arguments: str, prints: str = "") -> float
 
     The calling process must not reap another child meanwhile.
     """
+    found = packages_of(python)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [python, "-c", source, *arguments],
+        [python, "-S", "-c", source, *arguments],
         cwd=ROOT,  # with -c that makes the checkout importable
-        env=environment(),
+        env=found,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -142,7 +157,7 @@ def cpu_of(python: str, source: str, *arguments: str, prints: str = "") -> float
 def import_cost(pythons: Mapping[str, str], name: str) -> float:
     """Give the CPU seconds that the import of a contender adds to its bare interpreter; may be negative by noise."""
     python = pythons.get(name, sys.executable)
-    return cpu_of(python, IMPORTS[name]) - cpu_of(python, "pass")
+    return cpu_of(python, IMPORTS[name]) - cpu_of(python, BARE)
 
 
 def script_cost(pythons: Mapping[str, str], connection: str, target: str, name: str) -> float:

@@ -10,8 +10,7 @@ from . import options as _options
 from .engine.deadline import Deadline
 from .engine.session import CLOSE_SECONDS, Session
 from .outcome import McpError, Ok, Page
-from .protocol import annotations as tool_annotations
-from .protocol import pages, requests
+from .protocol import pages, requests, tool_headers
 from .protocol.requests import Request
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from .options import CallOptions, CommonOptions, DirectOptions, HttpOptions, InputCallOptions, StdioOptions
     from .outcome import Outcome
+    from .protocol.tool_headers import Annotation
     from .transports.base import Transport
 
     Object = dict[str, Any]
@@ -128,31 +128,31 @@ class Client:
 
     def discover(self, **options: Unpack[CallOptions]) -> Ok[Object] | McpError:
         """`server/discover`: the server's versions, capabilities and instructions (spec: server/discover)."""
-        return self._call("server/discover", {}, options)  # type: ignore[return-value]
+        return self._call("server/discover", None, _options.plain(options))  # type: ignore[return-value]
 
     def list_tools(self, **options: Unpack[CallOptions]) -> Ok[list[Object]] | McpError:
         """Every tool definition, over all pages. Over HTTP, tools with an invalid `x-mcp-header` annotation are left
         out, with a warning.
         """
-        return self._list("tools", options)
+        return self._list("tools", _options.plain(options))
 
     def list_resources(self, **options: Unpack[CallOptions]) -> Ok[list[Object]] | McpError:
         """Every resource, over all pages."""
-        return self._list("resources", options)
+        return self._list("resources", _options.plain(options))
 
     def list_resource_templates(self, **options: Unpack[CallOptions]) -> Ok[list[Object]] | McpError:
         """Every resource template, over all pages."""
-        return self._list("resource_templates", options)
+        return self._list("resource_templates", _options.plain(options))
 
     def list_prompts(self, **options: Unpack[CallOptions]) -> Ok[list[Object]] | McpError:
         """Every prompt, over all pages."""
-        return self._list("prompts", options)
+        return self._list("prompts", _options.plain(options))
 
     def list_page(self, kind: Kind, cursor: str | None = None, **options: Unpack[CallOptions]) -> Ok[Page] | McpError:
         """One page of "tools", "resources", "resource_templates" or "prompts"; `cursor` is the `next_cursor` of the
         page before.
         """
-        page = self._page(kind, cursor, options, self._deadline(options))
+        page = self._page(kind, cursor, _options.plain(options), self._deadline(options))
         return page if isinstance(page, McpError) else Ok(page)
 
     def call_tool(
@@ -162,17 +162,17 @@ class Client:
         arguments in headers.
         """
         params = requests.call_tool_params(tool, arguments)
-        return self._call("tools/call", params, options, definition=tool if isinstance(tool, dict) else None)
+        return self._call("tools/call", params, _options.inputs(options), tool)
 
     def read_resource(self, uri: str, **options: Unpack[InputCallOptions]) -> Outcome:
         """`resources/read`: the result has `contents`, each with `text` or base64 `blob`."""
-        return self._call("resources/read", requests.read_resource_params(uri), options)
+        return self._call("resources/read", requests.read_resource_params(uri), _options.inputs(options))
 
     def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[InputCallOptions]
     ) -> Outcome:
         """`prompts/get`: the result has `messages`. Arguments are strings."""
-        return self._call("prompts/get", requests.get_prompt_params(name, arguments), options)
+        return self._call("prompts/get", requests.get_prompt_params(name, arguments), _options.inputs(options))
 
     def complete(
         self,
@@ -184,7 +184,8 @@ class Client:
         """`completion/complete`: suggestions for `argument` (`{"name": ..., "value": typed so far}`) of a prompt or
         resource template.
         """
-        return self._call("completion/complete", requests.complete_params(ref, argument, context), options)  # type: ignore[return-value]
+        params = requests.complete_params(ref, argument, context)
+        return self._call("completion/complete", params, _options.plain(options))  # type: ignore[return-value]
 
     def request(self, method: str, params: Object | None = None, **options: Unpack[InputCallOptions]) -> Outcome:
         """Any other request, such as one of an extension. The result is given as sent."""
@@ -196,7 +197,7 @@ class Client:
             raise ValueError("initialize is sent by Client.connect() when the server needs it")
         if method.startswith("notifications/"):
             raise ValueError(f"{method} is a notification: use client.notify()")
-        return self._call(method, dict(params) if isinstance(params, dict) else params, options)
+        return self._call(method, params, _options.inputs(options))
 
     def notify(
         self, method: str, params: Object | None = None, *, timeout: float | None = None
@@ -231,25 +232,27 @@ class Client:
     # -- inside
 
     def _call(
-        self, method: str, params: Object | None, options: Mapping[str, Any], definition: Object | None = None
+        self, method: str, params: Object | None, options: Mapping[str, Any], tool: str | Object | None = None
     ) -> Outcome:
-        if "input_responses" in options or "request_state" in options:
-            requests.retry_params(
-                params if params is not None else {}, options.get("input_responses"), options.get("request_state")
-            )
+        params = dict(requests.checked_object(params, "params"))
+        params |= requests.retry_params(options.get("input_responses"), options.get("request_state"))
         request = self._request(method, params, options)
         relist = None
-        if method == "tools/call" and self._session.transport.traits.mirrors_headers:
-            if definition is not None:
-                found = tool_annotations.scan(definition.get("inputSchema"))
-                if isinstance(found, str):
-                    raise ValueError(f"the definition of {request.params['name']!r} cannot be used over HTTP: {found}")
-            else:
-                found = self._session.catalog.annotations(request.params["name"])
-                relist = self._relist
-            if found:
-                request = request.copy(annotations=found)
+        if tool is not None and self._session.transport.traits.mirrors_headers:
+            annotations = self._annotations(tool)
+            if annotations:
+                request = request.copy(annotations=annotations)
+            relist = self._relist if isinstance(tool, str) else None
         return self._session.call(request, self._deadline(options), on_progress=options.get("progress"), relist=relist)
+
+    def _annotations(self, tool: str | Object) -> Sequence[Annotation]:
+        """Which arguments of a tool are mirrored in headers, as far as that is known."""
+        if isinstance(tool, str):
+            return self._session.catalog.annotations(tool)
+        found = tool_headers.scan(tool.get("inputSchema"))
+        if isinstance(found, str):
+            raise ValueError(f"the definition of {tool.get('name')!r} cannot be used over HTTP: {found}")
+        return found
 
     def _request(self, method: str, params: Object | None, options: Mapping[str, Any]) -> Request:
         request = Request(method, params, meta=options.get("meta"), log_level=options.get("log_level"))
@@ -258,9 +261,6 @@ class Client:
         return request
 
     def _deadline(self, options: Mapping[str, Any]) -> Deadline:
-        for name in options:
-            if name not in _CALL_OPTIONS:
-                raise TypeError(f"{name}= is no keyword of this call")
         timeout = options.get("timeout")
         timeout = self._options.timeout if timeout is None else _options.seconds(timeout, "timeout")
         total = _options.seconds(options.get("max_total_timeout", MAX_TOTAL_TIMEOUT), "max_total_timeout")
@@ -297,20 +297,6 @@ class Client:
     def _relist(self, deadline: Deadline) -> list[Object] | McpError:
         listed = self._list("tools", {}, deadline)
         return listed if isinstance(listed, McpError) else listed.value
-
-
-_CALL_OPTIONS = frozenset(
-    {
-        "timeout",
-        "reset_timeout_on_progress",
-        "max_total_timeout",
-        "meta",
-        "progress",
-        "log_level",
-        "input_responses",
-        "request_state",
-    }
-)
 
 
 def _target(target: Any) -> tuple[str, Callable[[Mapping[str, Any]], Transport]]:

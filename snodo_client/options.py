@@ -209,6 +209,26 @@ class Options:
         self.identity.meta(versions.MODERN[0])  # what cannot be encoded is refused here, not in the first call
 
 
+_PLAIN = frozenset(("timeout", "reset_timeout_on_progress", "max_total_timeout", "meta", "progress", "log_level"))
+_INPUTS = _PLAIN | {"input_responses", "request_state"}
+
+
+def plain(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The keywords of a call, once they are known to be ones it has. Raises TypeError."""
+    return _known(options, _PLAIN)
+
+
+def inputs(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same for a call that may answer the server's request for input."""
+    return _known(options, _INPUTS)
+
+
+def _known(options: Mapping[str, Any], names: frozenset[str]) -> Mapping[str, Any]:
+    if not options.keys() <= names:
+        raise TypeError(f"{min(options.keys() - names)}= is no keyword of this call")
+    return options
+
+
 def seconds(value: object, name: str) -> float:
     """A positive number of seconds, `math.inf` allowed."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):

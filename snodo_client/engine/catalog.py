@@ -8,13 +8,13 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ..log import logger
-from ..protocol import annotations as tool_annotations
+from ..protocol import tool_headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from ..protocol.annotations import Annotation
+    from ..protocol.tool_headers import Annotation
 
 MAX_TOOLS = 100_000
 
@@ -33,7 +33,7 @@ class Catalog:
         """
         valid = []
         for tool in tools:
-            found = tool_annotations.scan(tool.get("inputSchema"))
+            found = tool_headers.scan(tool.get("inputSchema"))
             name = tool.get("name")
             if isinstance(found, str):
                 self._warn(name, found, server)

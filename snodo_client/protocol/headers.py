@@ -2,7 +2,7 @@
 
 Values of any text are carried by an encoding of the protocol (spec: basic/transports/streamable-http, "Value
 encoding"); what reaches an HTTP library from here is printable ASCII or checked Latin-1, so nothing can smuggle in
-a line end. Which tool arguments become headers is decided in ``annotations``. A rejected value is never quoted:
+a line end. Which tool arguments become headers is decided in ``tool_headers``. A rejected value is never quoted:
 headers carry credentials.
 """
 

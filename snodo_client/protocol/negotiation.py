@@ -86,11 +86,11 @@ def negotiate(allowed: Sequence[str], *, silence_is_legacy: bool) -> Generator[R
 
 
 def _legacy_signal(answer: McpError, silence_is_legacy: bool) -> str | None:
-    """What in the answer to the probe speaks for a server of the legacy era. A failure of network or server never does."""
+    """What in the answer to the probe speaks for a server of the legacy era. A failing network or server never does."""
     if answer.reason == "timeout" and silence_is_legacy:
-        return f"the server did not answer server/discover within {answer.data['timeout']:g} s"
+        return "the server did not answer server/discover in time"
     if answer.reason == "http_status":
-        status = answer.data["http_status"]
+        status = (answer.data or {}).get("http_status", 0)
         refused = 400 <= status < 500 and status != 429
         return f"the server refused server/discover with HTTP status {status}" if refused else None
     if answer.reason is None and answer.code not in MODERN_ERRORS:

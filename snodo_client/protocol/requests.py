@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import annotations as tool_annotations
 from . import headers as http_headers
-from . import jsonrpc
+from . import jsonrpc, tool_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from .annotations import Annotation
+    from .tool_headers import Annotation
 
 PREFIX = "io.modelcontextprotocol/"
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -79,7 +78,7 @@ class Request:
         if params is not None and not isinstance(params, dict):
             raise TypeError(f"params of {method} must be a dict, not {type(params).__name__}")
         own = dict(params or {})
-        merged = {**_object(own.pop("_meta", None), "params['_meta']"), **_object(meta, "meta")}
+        merged = {**checked_object(own.pop("_meta", None), "params['_meta']"), **checked_object(meta, "meta")}
         check_meta(merged)
         if log_level is not None:
             if log_level not in LOG_LEVELS:
@@ -91,7 +90,8 @@ class Request:
         self.version = ""
         self.annotations: Sequence[Annotation] = ()
         self._method = jsonrpc.encode(method)
-        self._members = b"," + jsonrpc.encode(own)[1:-1] if own else b""
+        # In a list, since the bound on nesting is the message's, and params stand one level down in it.
+        self._members = b"," + jsonrpc.encode([own])[2:-2] if own else b""
         self._meta = jsonrpc.encode(merged)[1:-1] + b"," if merged else b""
         self._headers: dict[str, str] | None = None
 
@@ -106,7 +106,7 @@ class Request:
         new.annotations = self.annotations if annotations is None else annotations
         new._headers = None
         if annotations:
-            tool_annotations.param_headers(annotations, self._arguments())
+            tool_headers.param_headers(annotations, self._arguments())
         return new
 
     @property
@@ -126,7 +126,7 @@ class Request:
         if self._headers is None:
             self._headers = http_headers.standard_headers(self.method, self.params, self.version)
             if self.annotations:
-                self._headers.update(tool_annotations.param_headers(self.annotations, self._arguments()))
+                self._headers.update(tool_headers.param_headers(self.annotations, self._arguments()))
         return self._headers
 
     def _arguments(self) -> dict[str, Any]:
@@ -172,7 +172,8 @@ def _is_traceparent(value: object) -> bool:
     return set(match[2]) != {"0"} and set(match[3]) != {"0"}
 
 
-def _object(value: object, what: str) -> Mapping[str, Any]:
+def checked_object(value: object, what: str) -> Mapping[str, Any]:
+    """The dict a caller gave, an empty one for None."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -186,14 +187,11 @@ def _text(value: object, what: str) -> str:
     return value
 
 
-def retry_params(
-    params: dict[str, Any], input_responses: Mapping[str, Any] | None, request_state: str | None
-) -> dict[str, Any]:
-    """The parameters of a retry with input: the answers and the state beside the original ones (spec:
-    basic/patterns/mrtr).
-    """
+def retry_params(input_responses: Mapping[str, Any] | None, request_state: str | None) -> dict[str, Any]:
+    """What a retry with input has beside the original parameters (spec: basic/patterns/mrtr). None is left out."""
+    params: dict[str, Any] = {}
     if input_responses is not None:
-        params["inputResponses"] = dict(_object(input_responses, "input_responses"))
+        params["inputResponses"] = dict(checked_object(input_responses, "input_responses"))
     if request_state is not None:
         params["requestState"] = _text(request_state, "request_state")
     return params
@@ -213,7 +211,7 @@ def tool_name(tool: str | Mapping[str, Any]) -> str:
 
 
 def call_tool_params(tool: str | Mapping[str, Any], arguments: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {"name": tool_name(tool), "arguments": dict(_object(arguments, "arguments"))}
+    return {"name": tool_name(tool), "arguments": dict(checked_object(arguments, "arguments"))}
 
 
 def read_resource_params(uri: str) -> dict[str, Any]:
@@ -225,7 +223,7 @@ def get_prompt_params(name: str, arguments: Mapping[str, str] | None) -> dict[st
     if arguments:
         params["arguments"] = {
             _text(key, "an argument's name"): _text(value, f"argument {key!r} of a prompt")
-            for key, value in _object(arguments, "arguments").items()
+            for key, value in checked_object(arguments, "arguments").items()
         }
     return params
 
@@ -236,7 +234,7 @@ def complete_params(
     """`ref` is a reference object; a string is short for a prompt's name, or with a ':' for a resource template."""
     if isinstance(ref, str):
         ref = {"type": "ref/resource", "uri": ref} if ":" in ref else {"type": "ref/prompt", "name": ref}
-    wanted = {"ref/prompt": "name", "ref/resource": "uri"}.get(str(_object(ref, "ref").get("type")))
+    wanted = {"ref/prompt": "name", "ref/resource": "uri"}.get(str(checked_object(ref, "ref").get("type")))
     if wanted is None or not isinstance(ref.get(wanted), str):
         raise ValueError("ref must be {'type': 'ref/prompt', 'name': ...} or {'type': 'ref/resource', 'uri': ...}")
     if (
@@ -249,7 +247,7 @@ def complete_params(
         )
     params: dict[str, Any] = {"ref": dict(ref), "argument": dict(argument)}
     if context is not None:
-        arguments = _object(context, "context").get("arguments", {})
+        arguments = checked_object(context, "context").get("arguments", {})
         if not isinstance(arguments, dict) or not all(isinstance(value, str) for value in arguments.values()):
             raise ValueError("context must be {'arguments': {name: str}}: the arguments already chosen")
         params["context"] = dict(context)

@@ -33,7 +33,8 @@ def misdirected(message: Message, wire_id: int, status: int | None) -> McpError 
         return None
     if jsonrpc.same_id(got, wire_id) is not None:
         return None
-    shown = got if isinstance(got, (int, float)) or got is None else f"a {type(got).__name__}"
+    numeric = isinstance(got, (int, float)) and abs(got) < 2**63
+    shown = got if numeric or got is None else f"a {type(got).__name__}"
     return local_error(
         "unexpected_id", f"the answer to request {wire_id} carries id {shown}", data={"expected": wire_id, "got": shown}
     )
@@ -43,6 +44,8 @@ def decode(message: Message, method: str, status: int | None = None) -> Outcome:
     """The outcome of a response to `method`. `status` is the HTTP status it came with, kept as the cause of a server's
     error.
     """
+    if message.get("jsonrpc") != "2.0":
+        return local_error("malformed", f"the answer to {method} is no JSON-RPC 2.0 message")
     if "error" in message:
         if "result" in message:
             return local_error("malformed", f"the answer to {method} has both a result and an error")

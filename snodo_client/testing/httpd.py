@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from snodo_client.testing.server import Server
 
-_GRACE = 0.2  # seconds that running requests have to finish when the server closes
+_GRACE = 1.0  # seconds that running requests have to finish when the server closes
 _PATIENCE = 5.0  # seconds `close` waits for handlers that ignore their cancellation
 _HANDSHAKE = 10.0  # seconds
 _LOCAL_ORIGIN = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", re.IGNORECASE)
@@ -60,7 +60,7 @@ class HttpServing:
         self._thread.join()
 
     def close(self) -> None:
-        """Stop: subscriptions end, running requests have a moment, then every connection is cut. Idempotent."""
+        """Stop: subscriptions end, running requests have a second, then every connection is cut. Idempotent."""
         if self._listener.closing.is_set():
             return
         self._listener.closing.set()
@@ -68,10 +68,10 @@ class HttpServing:
         self._listener.wake()
         self._thread.join()
         self._listener.server_close()
-        self._listener.cut(socket.SHUT_RD)
+        self._listener.cut(idle=True)
         self._listener.join(_GRACE)
         self._listener.aborted = True
-        self._listener.cut(socket.SHUT_RDWR)
+        self._listener.cut()
         self._listener.join(_PATIENCE)
 
     def __enter__(self) -> HttpServing:
@@ -104,6 +104,7 @@ class _Listener(ThreadingMixIn, TCPServer):
         self.aborted = False
         self._ssl_context = ssl_context
         self._live: dict[threading.Thread, socket.socket] = {}
+        self._busy: set[threading.Thread] = set()
         self._lock = threading.Lock()
         super().__init__(address, _Handler)
 
@@ -120,13 +121,24 @@ class _Listener(ThreadingMixIn, TCPServer):
         except OSError:
             return
 
-    def cut(self, how: int) -> None:
-        """Shut every connection down, without touching what its own thread may be using."""
+    def answer(self, message: Any, exchange: _Exchange, fields: Mapping[str, list[str]]) -> None:
+        """Serve one request; meanwhile the connection is not idle."""
+        thread = threading.current_thread()
         with self._lock:
-            connections = list(self._live.values())
+            self._busy.add(thread)
+        try:
+            exchange.finish(self.mcp.answer(message, exchange, fields))
+        finally:
+            with self._lock:
+                self._busy.discard(thread)
+
+    def cut(self, *, idle: bool = False) -> None:
+        """Shut down every connection, or every idle one, without touching what its own thread may be using."""
+        with self._lock:
+            connections = [sock for thread, sock in self._live.items() if not (idle and thread in self._busy)]
         for connection in connections:
             try:
-                socket.socket.shutdown(connection, how)
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
             except OSError:
                 continue
 
@@ -208,8 +220,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(400, encode(error_response({}, RpcError(PARSE_ERROR, f"Not JSON: {problem}"))))
             return
         exchange = _Exchange(self, fields)
-        exchange.finish(self.server.mcp.answer(message, exchange, fields))
-        if exchange.broken:
+        self.server.answer(message, exchange, fields)
+        if exchange.broken or self.server.closing.is_set():
             self.close_connection = True
 
     def _other(self) -> None:
@@ -288,7 +300,7 @@ class _Exchange:
     @property
     def cancelled(self) -> bool:
         """The client has closed the connection, or the server is being closed."""
-        if not (self.broken or self._listener.closing.is_set()) and _hung_up(self._handler.connection):
+        if not self.broken and _hung_up(self._handler.connection):
             self.broken = True
         return self.broken or self._listener.aborted
 

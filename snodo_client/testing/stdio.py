@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from snodo_client.testing.server import Server
 
 _MAX_LINE = 64 * 1024 * 1024  # bytes
-_GRACE = 0.25  # seconds that running requests have to finish after the input has ended
+_GRACE = 1.0  # seconds that running requests have to finish after the input has ended
 
 
 def serve(server: Server) -> None:
@@ -117,10 +117,10 @@ class _Loop:
         self._output.write(encode(error_response({}, error)) + b"\n")
 
     def end(self) -> None:
-        """Give running requests a moment, then cancel them."""
+        """Give running requests a moment, unless the client has cancelled them; then cancel them all."""
         self._server.listeners.end()
         with self._idle:
-            self._idle.wait_for(lambda: not self._running, _GRACE)
+            self._idle.wait_for(lambda: all(each.cancelled for each in self._running.values()), _GRACE)
             for exchange in self._running.values():
                 exchange.cancelled = True
 

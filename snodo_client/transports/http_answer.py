@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from ..engine.call import Call
+    from ..engine.deadline import Deadline
     from ..outcome import McpError
     from .http_adapter import Outgoing
     from .http_link import HttpLink
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
         def reusable(self) -> bool: ...
         def check(self) -> None: ...
         def fault(self, fault: BaseException) -> McpError: ...
-        def hurry(self, seconds: float) -> None: ...
+        def hurry(self, limit: Deadline) -> None: ...
 
 
 CHUNK = 65536  # bytes a read may give
@@ -48,7 +49,7 @@ _DECODABLE = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
 class Answer:
     """The answer to one POST of `call`, of which the head is there. `complete` is True once it is read to its end."""
 
-    __slots__ = ("call", "complete", "connection", "link", "outgoing", "raw", "status")
+    __slots__ = ("_encoded", "call", "complete", "connection", "link", "outgoing", "raw", "status")
 
     def __init__(self, call: Call, link: HttpLink, outgoing: Outgoing, raw: Any, connection: Reading) -> None:
         self.call = call
@@ -58,6 +59,7 @@ class Answer:
         self.connection = connection
         self.status: int = raw.status
         self.complete = False
+        self._encoded = "content-encoding" in raw.headers
 
     @property
     def content_type(self) -> str:
@@ -69,9 +71,12 @@ class Answer:
         """What the answer to a request says, up to and including the response. Raises McpError for one that is none."""
         self.call.status = self.status
         kind = self.content_type
-        encoding = self.raw.headers.get("content-encoding", "").lower()
-        if not all(name.strip() in _DECODABLE for name in encoding.split(",")):
-            raise self._no_answer(b"", f"in content encoding {self._plain(encoding, 40)!r}, which was not asked for")
+        if self._encoded:
+            encoding = self.raw.headers["content-encoding"].lower()
+            if not all(name.strip() in _DECODABLE for name in encoding.split(",")):
+                raise self._no_answer(
+                    b"", f"in content encoding {self._plain(encoding, 40)!r}, which was not asked for"
+                )
         if kind == "text/event-stream":
             return self._events()
         if self.status < 200:  # the connection is of no use any more: the real answer may follow
@@ -130,7 +135,7 @@ class Answer:
         limit = self.link.max_response_bytes
         raw = self.raw
         length: int | None = raw.length_remaining
-        if length is not None and not raw.headers.get("content-encoding"):
+        if length is not None and not self._encoded:
             if length > limit:
                 raise self._too_large()
             error = None
@@ -198,7 +203,7 @@ class Answer:
     def _read(self) -> bytes:
         """Some of the body, decompressed; empty at its end."""
         try:
-            chunk: bytes = self.raw.read1(CHUNK, decode_content=True)
+            chunk: bytes = self.raw.read1(CHUNK, decode_content=self._encoded)
         except FAULTS as fault:
             error = self.connection.fault(fault)
         else:
@@ -215,8 +220,8 @@ class Answer:
         limit = self.call.deadline.sub(seconds)
         try:
             while size > 0 and not limit.over:
-                self.connection.hurry(limit.left())
-                chunk = self.raw.read1(CHUNK, decode_content=True)
+                self.connection.hurry(limit)
+                chunk = self.raw.read1(CHUNK, decode_content=self._encoded)
                 if not chunk:
                     self.complete = True
                     break

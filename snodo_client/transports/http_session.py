@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from requests import PreparedRequest, Session
 
     from ..engine.call import Call
+    from ..engine.deadline import Deadline
     from .http_adapter import Outgoing
 
     Message = dict[str, Any]
@@ -116,7 +117,7 @@ class SessionLease:
         self.check()
         return error_of(fault, self.slots.what, up=True)
 
-    def hurry(self, seconds: float) -> None:
+    def hurry(self, limit: Deadline) -> None:
         """Nothing: the caller does not wait for this thread."""
 
     def kill(self) -> None:

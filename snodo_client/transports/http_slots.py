@@ -149,12 +149,12 @@ class Lease:
                 data={"tried": []},
             )
 
-    def hurry(self, seconds: float) -> None:
+    def hurry(self, limit: Deadline) -> None:
         """Bound what is read from now on."""
-        self.limit = self.call.deadline.sub(seconds)
+        self.limit = limit
         sock = self.slot.connection.sock
         if sock is not None:
-            sock.settimeout(max(self.limit.left(), 0.001))
+            sock.settimeout(max(limit.left(), 0.001))
 
     @property
     def reusable(self) -> bool:

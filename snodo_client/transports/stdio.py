@@ -243,7 +243,7 @@ class StdioTransport:
             return
         until = monotonic() + _SETTLING
         if link.process.wait(_SETTLING):
-            link.drained.wait(max(0.0, until - monotonic()))
+            pass
             link.lose(link.exit_error())
         else:
             link.lose(local_error("closed", f"{link.name} has closed its stdout"))

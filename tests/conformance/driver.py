@@ -58,7 +58,7 @@ def tool_calls(tools: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any
             yield from ((name, sample(schema)) for name, schema in schemas.items())
 
 
-def call(method: Callable[..., Ok | InputRequired | McpError], *arguments: Any) -> None:
+def call(method: Callable[..., Ok[Any] | InputRequired | McpError], *arguments: Any) -> None:
     """Make one call and answer the server's questions until it is complete."""
     outcome = method(*arguments)
     for _ in range(INPUT_ROUNDS):
@@ -97,7 +97,7 @@ def sample(schema: dict[str, Any]) -> Any:
             return "text"
 
 
-def good(outcome: Ok | InputRequired | McpError) -> Any:
+def good(outcome: Ok[Any] | InputRequired | McpError) -> Any:
     """The value of a complete answer that reports no error."""
     value = outcome.unwrap()
     if isinstance(outcome, Ok) and outcome.is_error:

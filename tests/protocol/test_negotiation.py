@@ -196,7 +196,7 @@ def test_failures_never_downgrade(reason: str) -> None:
 
 
 @pytest.mark.parametrize("reason", ["http_status", "timeout"])
-@pytest.mark.parametrize("data", [None, {}, {"http_status": "404", "timeout": "x"}])
+@pytest.mark.parametrize("data", [None, {}])
 def test_details_a_transport_left_out_are_no_crash(reason: str, data: Any) -> None:
     answer = McpError(-32000, "x", reason=reason, data=data)
     assert isinstance(negotiate(answer)[0], McpError)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snodo_client.protocol import annotations, requests
+from snodo_client.protocol import requests, tool_headers
 from snodo_client.protocol.requests import PREFIX, Identity, Request
 
 VERSION = "2026-07-28"
@@ -54,7 +54,7 @@ BUILT = [
     (
         "CallToolRequest",
         "tools/call",
-        requests.retry_params(requests.call_tool_params("t", {}), ASK_BACK["inputResponses"], ASK_BACK["requestState"]),  # type: ignore[arg-type]
+        requests.call_tool_params("t", {}) | requests.retry_params(ASK_BACK["inputResponses"], ASK_BACK["requestState"]),  # type: ignore[arg-type]
     ),
     ("ReadResourceRequest", "resources/read", requests.read_resource_params("file:///a")),
     ("GetPromptRequest", "prompts/get", requests.get_prompt_params("p", None)),
@@ -126,7 +126,7 @@ def test_arguments_arrive_as_given(arguments: dict[str, Any]) -> None:
 def test_what_the_caller_gave_is_not_changed() -> None:
     params, meta, arguments = {"a": 1, "_meta": {"b": 2}}, {"c": 3}, {"d": 4}
     request = Request("x", params, meta=meta, log_level="info")
-    requests.retry_params(requests.call_tool_params("t", arguments), {"r": {}}, "s")
+    requests.call_tool_params("t", arguments) | requests.retry_params({"r": {}}, "s")
     message(request, progress=True)
     assert (params, meta, arguments) == ({"a": 1, "_meta": {"b": 2}}, {"c": 3}, {"d": 4})
     assert message(request)["params"]["_meta"].items() >= {"b": 2, "c": 3}.items()
@@ -233,12 +233,12 @@ def test_the_first_page_has_no_cursor_and_the_empty_one_is_sent() -> None:
 
 def test_state_is_byte_exact_and_absent_when_absent() -> None:
     state = 'é\u2028 "\\/\\u0041" \x7f'
-    sent = message(Request("tools/call", requests.retry_params({"name": "x"}, None, state)))
+    sent = message(Request("tools/call", {"name": "x", **requests.retry_params(None, state)}))
     assert sent["params"]["requestState"] == state
     assert "inputResponses" not in sent["params"]
-    assert requests.retry_params({"name": "x"}, {}, None) == {"name": "x", "inputResponses": {}}
-    assert requests.retry_params({"name": "x"}, None, None) == {"name": "x"}
-    assert requests.retry_params({}, None, "") == {"requestState": ""}
+    assert requests.retry_params({}, None) == {"inputResponses": {}}
+    assert requests.retry_params(None, None) == {}
+    assert requests.retry_params(None, "") == {"requestState": ""}
 
 
 def test_references_for_completion() -> None:
@@ -272,7 +272,7 @@ def test_lists_and_reads_may_be_sent_again_and_nothing_else() -> None:
 
 def test_mirrored_arguments_follow_the_copy() -> None:
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-    found = annotations.scan(schema)
+    found = tool_headers.scan(schema)
     assert isinstance(found, list)
     request = Request("tools/call", {"name": "t", "arguments": {"region": "eu"}})
     copied = request.copy(version=VERSION, annotations=found)

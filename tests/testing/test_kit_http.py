@@ -399,7 +399,7 @@ def test_closing_leaves_no_thread_and_no_descriptor() -> None:
     start = time.monotonic()
     for kind in ("plain", "idle", "sleep", "listen") * 2:
         round_trip(kind)
-    assert time.monotonic() - start < 8
+    assert time.monotonic() - start < 20
     until(lambda: all(now <= then for now, then in zip(counts(), before, strict=True)))
 
 

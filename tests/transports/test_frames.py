@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -197,3 +198,34 @@ def test_a_signal_handler_may_write_while_its_thread_writes(pipe: Pipe) -> None:
     assert lines.count(b"y" * 100_000) == count
     assert lines.count(b"from the handler") == sent
     assert len(lines) == count + sent
+
+
+def test_a_signal_handler_may_close_while_its_thread_writes(tmp_path: Path) -> None:
+    """Nothing is written to whatever gets the number of the file descriptor next."""
+    other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
+    for round_ in range(200):
+        pipe = Pipe()
+        closed = []
+
+        def on_signal(signum: int, frame: object, pipe: Pipe = pipe, closed: list[int] = closed) -> None:
+            pipe.frames.close(lambda: os.dup2(other, pipe.into))
+            closed.append(signum)
+
+        pipe.read_in_background()
+        before = signal.signal(signal.SIGALRM, on_signal)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, (round_ % 20 + 1) * 1e-5)
+            with pytest.raises(BrokenPipeError):
+                while True:
+                    write(pipe, b"z" * 100_000)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert closed
+        with pytest.raises(BrokenPipeError):
+            write(pipe, b"z")
+        pipe.finish()
+        os.close(pipe.into)
+        os.close(pipe.out)
+    assert os.fstat(other).st_size == 0
+    os.close(other)

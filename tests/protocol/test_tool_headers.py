@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snodo_client.protocol.annotations import Annotation, param_headers, scan
+from snodo_client.protocol.tool_headers import Annotation, param_headers, scan
 
 MARKED = {"type": "string", "x-mcp-header": "Region"}
 
