@@ -30,9 +30,10 @@ class Row:
     mark: str = ""
     verdict: str = ""
     rounds: dict[str, list[float]] = field(default_factory=dict)
+    taken: dict[str, list[float]] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """Give the row as JSON: `median` of what the cells show and the `rounds` behind it."""
+        """Give the row as JSON: `median` of what is shown, its `rounds`, and the seconds a ratio was `taken` from."""
         medians = {name: median(values) for name, values in self.rounds.items() if values}
         return {
             "what": self.what,
@@ -41,6 +42,7 @@ class Row:
             "verdict": self.verdict,
             "median": medians,
             "rounds": self.rounds,
+            "taken": self.taken,
         }
 
 
@@ -62,7 +64,7 @@ def _ratio_row(what: str, values: dict[str, list[float]], floor: str, limit: flo
     """Make a row of ratios. Over `limit` but within `lenient` asks for the profile that explains it."""
     ratios = _against_floor(values)
     cells = {"floor": floor} | {name: f"{median(taken):.2f}x" for name, taken in ratios.items()}
-    row = Row(what, cells, rounds=ratios)
+    row = Row(what, cells, rounds=ratios, taken=values)
     if ours := ratios.get(US):
         row.cells[US] += f" ({min(ours):.2f}-{max(ours):.2f})"
     if limit:
@@ -97,7 +99,7 @@ def cold_rows(connection: str, samples: Samples) -> list[Row]:
     ]
 
 
-def call_rows(connection: str, samples: Samples, where: str = "") -> list[Row]:
+def call_rows(connection: str, samples: Samples, where: str) -> list[Row]:
     """Sequential calls: client CPU, wall, and over HTTP the new connections."""
     limit, lenient = {"stdio": (2.0, 0.0), "json": (2.6, 3.0), "sse": (2.8, 0.0)}[connection]
     title = TITLES[connection] + where
@@ -106,7 +108,7 @@ def call_rows(connection: str, samples: Samples, where: str = "") -> list[Row]:
         _ratio_row(f"{title}: a call, client CPU", cpu, _micro(cpu), limit, lenient),
         _ratio_row(f"{title}: a call, wall", wall, _micro(wall)),
     ]
-    if connection != "stdio":
+    if connection != "stdio" and not where:
         rows.append(_connection_row(title, samples, "none" if connection == "sse" else ""))
     return rows
 

@@ -1,38 +1,62 @@
-"""Interpreter exit: every session still open is closed, all at once, within one bound. Holds sessions weakly."""
+"""The end of what nobody closed: sessions still open when the interpreter exits, and those whose client was dropped.
+
+Sessions are held weakly. At exit all are closed at once, within one bound.
+"""
 
 from __future__ import annotations
 
+import _thread
 import atexit
 from os import getpid
 from threading import Thread
 from typing import TYPE_CHECKING
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, finalize
 
 from .deadline import Deadline
 
 if TYPE_CHECKING:
+    from ..transports.base import Transport
     from .session import Session
 
 SECONDS = 2.5
 
-_open: WeakSet[Session] = WeakSet()
+_open: WeakKeyDictionary[Session, finalize[[Transport, int], Session]] = WeakKeyDictionary()
+_orphans: dict[int, Transport] = {}
 
 
 def add(session: Session) -> None:
-    _open.add(session)
+    """Close the session's transport when the interpreter exits, or the session is no longer used by anybody."""
+    orphaned = finalize(session, _orphaned, session.transport, session.pid)
+    orphaned.atexit = False
+    _open[session] = orphaned
 
 
 def discard(session: Session) -> None:
-    _open.discard(session)
+    orphaned = _open.pop(session, None)
+    if orphaned is not None:
+        orphaned.detach()
+
+
+def _orphaned(transport: Transport, pid: int) -> None:
+    """Runs inside the garbage collector, at any point of any code: it may neither wait nor take a lock."""
+    if pid == getpid():
+        _orphans[id(transport)] = transport
+        _thread.start_new_thread(_close_orphan, (transport,))  # threading.Thread would take a lock
+
+
+def _close_orphan(transport: Transport) -> None:
+    transport.close(Deadline(SECONDS))
+    _orphans.pop(id(transport), None)
 
 
 def _close_all() -> None:
-    # A child of a fork inherits the set, but not the servers.
-    sessions = [session for session in _open if session.pid == getpid()]
+    # A child of a fork inherits the table, but not the servers.
+    here = [session for session in list(_open) if session.pid == getpid()]
     deadline = Deadline(SECONDS)
-    if len(sessions) == 1:
-        return sessions[0].close(deadline)
-    threads = [Thread(target=session.close, args=(deadline,), daemon=True) for session in sessions]
+    closers = [session.close for session in here] + [transport.close for transport in list(_orphans.values())]
+    if len(closers) == 1:
+        return closers[0](deadline)
+    threads = [Thread(target=close, args=(deadline,), daemon=True) for close in closers]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -9,6 +9,7 @@ from os import getpid
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from .. import log
 from ..outcome import McpError, Ok, Progress, local_error
 from ..protocol import jsonrpc, negotiation, results, versions
 from ..protocol.requests import Request
@@ -99,12 +100,7 @@ class Session:
         if isinstance(agreement, McpError):
             return agreement
         self.agreement = agreement
-        from ..log import logger  # one line a connection; the import is paid by those who configured logging
-
-        log = logger("session")
-        log.info("%s: speaking %s (%s)", self._link.name, agreement.version, agreement.why) if log.isEnabledFor(
-            20
-        ) else None
+        log.info("session", "%s: speaking %s (%s)", self._link.name, agreement.version, agreement.why)
         return agreement
 
     def _probe(self, request: Request, deadline: Deadline) -> Outcome:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import select
 from threading import RLock
+from typing import TYPE_CHECKING
 
-from ..outcome import local_error
+from ..outcome import McpError, local_error
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -27,17 +27,17 @@ _PIPE_BUF: int = getattr(select, "PIPE_BUF", 512)
 # How often a writer that waits for room looks whether its call was settled or the pipe closed by somebody else.
 _SLICE = 0.05
 
-# States of the pipe; the last one is an unfinished `_Frame`.
-_FREE, _WRITING, _TORN, _CLOSED = "free", "writing", "torn", "closed"
+_FREE, _WRITING, _CLOSED = "free", "writing", "closed"
 
 
 class _Frame:
     """What is left to write of a frame. `torn` when an interruption left unknown how much that is."""
 
-    __slots__ = ("begun", "rest", "torn")
+    __slots__ = ("atomic", "begun", "rest", "torn")
 
     def __init__(self, data: bytes) -> None:
         self.rest = memoryview(data)
+        self.atomic = len(data) <= _PIPE_BUF
         self.begun = False
         self.torn = False
 
@@ -45,14 +45,16 @@ class _Frame:
 class Frames:
     """The writing end of a non-blocking pipe. `await_writable(seconds)` waits for room, no longer than that."""
 
-    __slots__ = ("_await_writable", "_fd", "_lock", "_state")
+    __slots__ = ("_await_writable", "_fd", "_lock", "_state", "_torn", "_unfinished")
 
     def __init__(self, fd: int, await_writable: Callable[[float], None]) -> None:
         self._fd = fd
         self._await_writable = await_writable
-        # Guards the state. Reentrant, because a signal handler may write or close on top of a write of its own thread.
+        # Guards the fields below. Reentrant: a signal handler may write or close on top of a write of its own thread.
         self._lock = RLock()
-        self._state: str | _Frame = _FREE
+        self._state = _FREE
+        self._unfinished: _Frame | None = None
+        self._torn = False  # a frame was cut at an unknown place
 
     def write(self, body: bytes, deadline: Deadline, call: Call | None = None) -> None:
         """Write one message and its line end; `call.delivery` tells how far it got.
@@ -87,41 +89,43 @@ class Frames:
                 close_pipe()
 
     def _advance(self, frame: _Frame, call: Call | None) -> None:
-        """Under the lock: one write for the unfinished frame, or for this one when there is none."""
-        if self._state is _CLOSED:
-            raise BrokenPipeError
-        if self._state is _WRITING:
-            raise local_error(
-                "transport_failure", "a signal handler cannot write in the middle of a write of its own thread"
-            )
-        if self._state is _TORN:
-            self._state = _Frame(b"\n")  # ends what was cut: the server refuses that line, and reads the next
-        if isinstance(self._state, _Frame):
-            return self._push(self._state)
-        if call is not None:
-            call.delivery = "unknown"  # before the write: an interruption must not find it too low
+        """Under the lock: one write, for the unfinished frame, or for this one when there is none."""
+        # Python runs signal handlers after calls. There is none between reading the state here and taking it, none
+        # between the second look at it and the write, and none where the state is put back.
+        state, self._state = self._state, _WRITING
+        target = self._unfinished or frame
         try:
-            self._push(frame)
-        finally:
-            if call is not None and not frame.begun and not frame.torn:
-                call.delivery = "not_sent"
-        return None
-
-    def _push(self, frame: _Frame) -> None:
-        after, self._state = self._state, _WRITING
-        try:
-            frame.rest = frame.rest[os.write(self._fd, frame.rest) :]
-            frame.begun = True
-            after = frame if frame.rest else _FREE
+            if state is not _FREE:
+                raise _refusal(state)
+            if self._torn:
+                target = self._unfinished = _Frame(b"\n")  # ends what was cut: the server refuses it, and reads on
+                self._torn = False
+            if target is frame and call is not None:
+                call.delivery = "unknown"  # before the write: an interruption must not find it too low
+            if self._state is not _WRITING:
+                raise BrokenPipeError
+            target.rest = target.rest[os.write(self._fd, target.rest) :]
+            target.begun = True
+            self._unfinished = target if target.rest else None
         except BlockingIOError:
             pass
         except OSError:
             raise BrokenPipeError from None
+        except McpError:
+            raise
         except BaseException:  # raised by a signal handler; the write may have happened, and nobody counted
-            frame.torn = True
-            if frame.begun or len(frame.rest) > _PIPE_BUF:
-                after = _TORN
+            target.torn = True
+            self._torn = self._torn or target.begun or not target.atomic
             raise
         finally:
             if self._state is _WRITING:  # and was not closed by a signal handler meanwhile
-                self._state = after
+                self._state = state
+            if call is not None and not frame.begun and not frame.torn:
+                call.delivery = "not_sent"
+
+
+def _refusal(state: str) -> Exception:
+    if state is _CLOSED:
+        return BrokenPipeError()
+    text = "a signal handler cannot write in the middle of a write of its own thread"
+    return local_error("transport_failure", text)

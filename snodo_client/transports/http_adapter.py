@@ -47,10 +47,20 @@ class Outgoing(PreparedRequest):
         self.secret: dict[str, str] = {}
 
 
+class _Response(http.client.HTTPResponse):
+    def begin(self) -> None:
+        super().begin()
+        if self.msg.defects:
+            # urllib3 would log what could not be parsed; a server may have put there what it was sent.
+            self.msg.defects.clear()
+            self.msg.set_payload("")
+
+
 class _Connection:
     """What our connections have in common. `slot` is the one they are in."""
 
     slot: Slot
+    response_class = _Response
     _head: bytes | None = None
 
     def _new_conn(self: Any) -> socket.socket:
@@ -59,7 +69,8 @@ class _Connection:
 
     def connect(self: Any) -> None:
         super().connect()  # type: ignore[misc]
-        if getattr(self, "cert_reqs", None) == ssl.CERT_NONE:
+        trust = getattr(self, "ssl_context", None)
+        if trust is not None and trust.verify_mode == ssl.CERT_NONE:
             self.is_verified = True  # verify=False: said once in our log, instead of with every request
         self.slot.lease.connected()
 
@@ -92,11 +103,11 @@ class _Connection:
         super().send(data)  # type: ignore[misc]
 
 
-class PlainConnection(_Connection, HTTPConnection):
+class PlainConnection(_Connection, HTTPConnection):  # type: ignore[misc]
     pass
 
 
-class TlsConnection(_Connection, HTTPSConnection):
+class TlsConnection(_Connection, HTTPSConnection):  # type: ignore[misc]
     pass
 
 

@@ -87,7 +87,7 @@ class Lease:
     while something shorter is done.
     """
 
-    __slots__ = ("call", "killed", "limit", "resent", "reused", "slot", "slots", "up")
+    __slots__ = ("_raw", "call", "killed", "limit", "resent", "reused", "slot", "slots", "up")
 
     def __init__(self, call: Call, slot: Slot, slots: Slots, resent: bool) -> None:
         self.call = call
@@ -97,6 +97,7 @@ class Lease:
         self.killed = False
         self.resent = resent  # bytes of this call may have left in an earlier exchange
         self.reused = self.up = slot.alive
+        self._raw: Any = None
 
     def kill(self) -> None:
         """Cut the connection, if it is still this lease's. Any thread, any time."""
@@ -117,7 +118,7 @@ class Lease:
         if self.up:
             call.delivery = "unknown"
         try:
-            raw = self.slot.sender.send(outgoing, stream=True, timeout=self.patience())
+            self._raw = self.slot.sender.send(outgoing, stream=True, timeout=self.patience())
         except FAULTS as fault:
             stale = may_repeat and self.reused and _is_stale(fault)
             error = None if stale else error_of(fault, self.slots.what, self.up)
@@ -126,7 +127,7 @@ class Lease:
         else:
             self.check()  # a connection cut inside the head looks like a whole one
             call.delivery = "accepted"
-            return raw
+            return self._raw
         self.check()
         if error is not None:
             raise error
@@ -138,16 +139,19 @@ class Lease:
         return error_of(fault, self.slots.what, up=True)
 
     def check(self) -> None:
-        """Raise what ended the call, if anything has."""
-        self.call.check()
-        if self.slots.closed:
-            raise local_error("closed", f"the connection to {self.slots.what} was closed on this side")
+        """Raise what ended the exchange, if anything has."""
+        self._check_call()
         if not self.up and self.limit.over:
             raise local_error(
                 "unreachable",
                 f"no connection to {self.slots.what} within {self.limit.seconds:g} s (connect_timeout)",
                 data={"tried": []},
             )
+
+    def _check_call(self) -> None:
+        self.call.check()
+        if self.slots.closed:
+            raise local_error("closed", f"the connection to {self.slots.what} was closed on this side")
 
     def hurry(self, limit: Deadline) -> None:
         """Bound what is read from now on."""
@@ -166,6 +170,8 @@ class Lease:
         slot = self.slot
         with slot.lock:
             slot.lease = None
+        if not clean and self._raw is not None:
+            self._raw.close()
         self.slots.give_back(self, clean and not self.killed and slot.alive)
 
     # -- for the connection
@@ -178,7 +184,7 @@ class Lease:
         if connect_timeout is not None:
             self.limit = self.call.deadline.sub(connect_timeout)
         what = f"the proxy {host}:{port}" if proxied else self.slots.what
-        sock = dial(host, port, what, self.limit, self.check)
+        sock = dial(host, port, what, self.limit, self._check_call)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.settimeout(max(self.limit.left(), 0.001))

@@ -13,10 +13,10 @@ import select
 import sys
 from threading import Lock
 from time import monotonic, sleep
+from typing import TYPE_CHECKING
 
 from ..outcome import local_error
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import IO

@@ -6,12 +6,11 @@ environment they were given is masked wherever this library shows their words. R
 
 from __future__ import annotations
 
-import sys
+from typing import TYPE_CHECKING
 
-from ..log import logger
+from .. import log
 from .lines import Lines
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -75,12 +74,12 @@ class Stderr:
         try:
             if self._sink is not None:
                 self._sink(text)
-            elif "logging" in sys.modules:  # else nobody has configured it: not worth its import
-                logger("stdio").info("%s: %s", self._name, self._masked(text))
+            else:
+                log.info("stdio", "%s: %s", self._name, self._masked(text))
         except Exception:
             if not self._complained:
                 self._complained = True
-                logger("stdio").exception("%s: the stderr callback raised; this is said once", self._name)
+                log.logger("stdio").exception("%s: the stderr callback raised; this is said once", self._name)
 
 
 def _text(data: bytes) -> str:

@@ -7,11 +7,11 @@ the exit and ends what is left. Callers write for themselves (`frames`). Startin
 from __future__ import annotations
 
 import os
-import sys
-from threading import Event, Lock, Thread, current_thread
+from threading import Event, Lock, Thread, get_ident
 from time import monotonic
+from typing import TYPE_CHECKING
 
-from ..log import logger
+from .. import log
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
 from .base import Link, Traits
@@ -20,7 +20,6 @@ from .lines import Lines, request_id_in
 from .process import CHUNK, Process, environment
 from .stderr import Stderr
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -237,13 +236,13 @@ class StdioTransport:
             link.read.set()
 
     def _stdout_ended(self, link: StdioLink) -> None:
-        if link.junk > 1 and "logging" in sys.modules:
-            logger("stdio").info("%s: %d lines of stdout were no JSON-RPC messages", link.name, link.junk)
+        if link.junk > 1:
+            log.info("stdio", "%s: %d lines of stdout were no JSON-RPC messages", link.name, link.junk)
         if link.fault:
             return
         until = monotonic() + _SETTLING
         if link.process.wait(_SETTLING):
-            pass
+            link.drained.wait(max(0.0, until - monotonic()))
             link.lose(link.exit_error())
         else:
             link.lose(local_error("closed", f"{link.name} has closed its stdout"))
@@ -268,7 +267,7 @@ class StdioTransport:
             return
         link.junk += 1
         if link.junk == 1:
-            logger("stdio").warning(
+            log.logger("stdio").warning(
                 "%s writes to stdout what is no JSON-RPC message; it is skipped, and this is said once", link.name
             )
 
@@ -299,7 +298,7 @@ class StdioTransport:
         link.lose(self._closed_error())
         link.shut(grace)
         for thread in link.threads:
-            if thread is not current_thread():  # a callback of ours may close
+            if thread.ident != get_ident():  # a callback of ours may close
                 thread.join(max(0.0, until - monotonic()))
 
     def _closed_error(self) -> McpError:

@@ -144,27 +144,26 @@ def test_a_job_done_is_not_kept_alive(worker: Worker) -> None:
 
 def test_the_log_is_not_written_under_the_lock() -> None:
     """A handler of the application's may well end in another submit; with the lock held that would be the end."""
-    worker, go, busy, over = Worker("worker-log", 1), Event(), Event(), Event()
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            worker.submit(lambda: None)
-
-    def flood() -> None:
-        for _ in range(5):
-            worker.submit(lambda: None)
-        over.set()
-
-    worker.submit(lambda: (busy.set(), go.wait(20)))
-    assert busy.wait(20)
-    handler, logger = Handler(), logging.getLogger("snodo_client.callbacks")
-    logger.addHandler(handler)
-    try:
-        threading.Thread(target=flood, daemon=True).start()
-        assert over.wait(3), "deadlock"
-    finally:
-        logger.removeHandler(handler)
-        go.set()
+    program = """
+import logging, os, threading
+from snodo_client.engine.worker import Worker
+worker, go, busy, over = Worker("w", 1), threading.Event(), threading.Event(), threading.Event()
+class Handler(logging.Handler):
+    def emit(self, record):
+        worker.submit(lambda: None)
+def flood():
+    for _ in range(5):
+        worker.submit(lambda: None)
+    over.set()
+worker.submit(lambda: (busy.set(), go.wait(20)))
+busy.wait(20)
+logging.getLogger("snodo_client.callbacks").addHandler(Handler())
+threading.Thread(target=flood, daemon=True).start()
+print("free" if over.wait(5) else "deadlock", flush=True)
+os._exit(0)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert run.stdout.strip() == "free", run.stderr
 
 
 def test_a_thread_that_cannot_start_is_no_exception_and_not_the_end() -> None:

@@ -6,7 +6,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snodo_client.testing.headers import HeaderProblem, check
@@ -119,6 +119,7 @@ def test_integers_are_compared_as_numbers() -> None:
         check(message, headers(message, Count=sent), SCHEMA)
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 def test_any_text_gets_through_encoded(value: str) -> None:
     message = tool_call("t", {"region": value})

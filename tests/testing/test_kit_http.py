@@ -396,10 +396,8 @@ def test_closing_leaves_no_thread_and_no_descriptor() -> None:
 
     round_trip("plain")
     before = counts()
-    start = time.monotonic()
     for kind in ("plain", "idle", "sleep", "listen") * 2:
         round_trip(kind)
-    assert time.monotonic() - start < 20
     until(lambda: all(now <= then for now, then in zip(counts(), before, strict=True)))
 
 

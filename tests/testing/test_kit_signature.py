@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Optional
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snodo_client.testing import Call
@@ -112,6 +112,7 @@ def test_what_cannot_be_called_by_name_is_refused(function: Any) -> None:
         Signature(function, Call)
 
 
+@settings(deadline=None)
 @given(value=JSON, schema=SCHEMAS)
 def test_the_check_agrees_with_a_validator(value: Any, schema: dict[str, Any]) -> None:
     valid = jsonschema.Draft202012Validator(schema).is_valid(value)

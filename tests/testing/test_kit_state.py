@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snodo_client.testing import state
@@ -14,11 +14,13 @@ from snodo_client.testing.state import Sealer
 SEALER = Sealer()
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(), st.dictionaries(st.text(), st.booleans())), st.integers(1, 1000))
 def test_what_is_sealed_opens(answers: dict[str, dict[str, bool]], attempts: int) -> None:
     assert SEALER.open(SEALER.seal(answers, attempts, ["s"]), ["s"]) == (answers, attempts)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 255))
 def test_no_changed_byte_opens(index: int, change: int) -> None:
     sealed = bytearray(b64decode(SEALER.seal({"a": 1}, 1, "s")))

@@ -63,6 +63,11 @@ def write(pipe: Pipe, body: bytes, seconds: float = 10) -> None:
     pipe.frames.write(body, Deadline(seconds))
 
 
+def write_often(pipe: Pipe, body: bytes) -> None:
+    for _ in range(1000):
+        write(pipe, body)
+
+
 def test_a_frame_and_its_line_end(pipe: Pipe) -> None:
     write(pipe, b"one")
     write(pipe, b"two")
@@ -120,8 +125,13 @@ class Interrupted(BaseException):
 def test_an_interruption_at_any_point_leaves_the_framing_intact(pipe: Pipe) -> None:
     """What a signal handler raises may strike between a write and the note of how much it wrote."""
 
+    armed = False
+
     def interrupt(signum: int, frame: object) -> None:
-        raise Interrupted
+        nonlocal armed
+        if armed:
+            armed = False
+            raise Interrupted
 
     pipe.read_in_background()
     written: list[bytes] = []
@@ -136,15 +146,16 @@ def test_an_interruption_at_any_point_leaves_the_framing_intact(pipe: Pipe) -> N
             body = b"%d:" % number + b"x" * (150_000 if number % 3 else 100)
             bodies.add(body)
             try:
+                armed = True
                 signal.setitimer(signal.ITIMER_REAL, (number % 40 + 1) * 5e-6)
                 write(pipe, body)
+                armed = False
                 written.append(body)
             except Interrupted:
                 interrupted += 1
-            finally:
-                disarm()
     finally:
-        disarm()
+        armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert interrupted > 20
     write(pipe, b"last")
@@ -155,16 +166,6 @@ def test_an_interruption_at_any_point_leaves_the_framing_intact(pipe: Pipe) -> N
     assert len(whole) == len(set(whole))
     for torn in set(lines[:-2]) - bodies:
         assert any(body.startswith(torn) for body in bodies)
-
-
-def disarm() -> None:
-    """Stop the timer; its last signal may still come in between."""
-    while True:
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            return
-        except Interrupted:
-            continue
 
 
 def test_a_signal_handler_may_write_while_its_thread_writes(pipe: Pipe) -> None:
@@ -205,7 +206,7 @@ def test_a_signal_handler_may_close_while_its_thread_writes(tmp_path: Path) -> N
     other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
     for round_ in range(200):
         pipe = Pipe()
-        closed = []
+        closed: list[int] = []
 
         def on_signal(signum: int, frame: object, pipe: Pipe = pipe, closed: list[int] = closed) -> None:
             pipe.frames.close(lambda: os.dup2(other, pipe.into))
@@ -216,8 +217,7 @@ def test_a_signal_handler_may_close_while_its_thread_writes(tmp_path: Path) -> N
         try:
             signal.setitimer(signal.ITIMER_REAL, (round_ % 20 + 1) * 1e-5)
             with pytest.raises(BrokenPipeError):
-                while True:
-                    write(pipe, b"z" * 100_000)
+                write_often(pipe, b"z" * 100_000)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)

@@ -222,6 +222,20 @@ def test_an_exit_in_mid_call_names_the_code_and_the_last_words() -> None:
         assert len(peer.inbox.losses) == 1
 
 
+def test_the_error_of_an_exit_waits_for_the_last_words() -> None:
+    lines: list[str] = []
+
+    def slow(line: str) -> None:
+        if not lines:
+            time.sleep(0.1)
+        lines.append(line)
+
+    with Peer("scripted.py", stderr=slow) as peer:
+        words = ("x" * 99 + "\n") * 1000 + "last words\n"  # more than one read
+        error = peer.call("exit", {"code": 7, "stderr": words})
+        assert error.data["stderr"].endswith("last words")
+
+
 def test_an_exit_ends_every_call_that_waits() -> None:
     with Peer("scripted.py") as peer:
         outcomes: list[Any] = []

@@ -6,12 +6,14 @@ callers in the same process. Runs in the environment of the ``modern`` peers.
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from typing import Any
 
 from fastmcp import Context, FastMCP
 from fastmcp.exceptions import ToolError
 from fastmcp.tools import ToolResult
-from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult, PromptReference
 from pydantic import BaseModel
 
 
@@ -67,6 +69,24 @@ def make_server() -> FastMCP:
         """Answer with n letters."""
         return ToolResult(content="x" * n)
 
+    cancelled_waits: list[str] = []
+
+    @server.tool
+    async def wait(key: str, ctx: Context) -> str:
+        """Report progress once, then wait to be cancelled, and remember that."""
+        await ctx.report_progress(1)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled_waits.append(key)
+            raise
+        return "waited"
+
+    @server.tool
+    def cancelled() -> str:
+        """The keys of the waits that were cancelled."""
+        return " ".join(cancelled_waits)
+
     @server.resource("peer://greeting", mime_type="text/plain")
     def greeting() -> str:
         """A text resource."""
@@ -81,6 +101,13 @@ def make_server() -> FastMCP:
     def greet(name: str) -> str:
         """Greet someone."""
         return f"Say hello to {name}."
+
+    @server.completion
+    def names(ref: object, argument: Any, context: object) -> list[str] | None:
+        """Complete the name in `greet`."""
+        if not isinstance(ref, PromptReference):
+            return None
+        return [name for name in ("Ada", "Alan", "Grace") if name.startswith(argument.value)]
 
     return server
 

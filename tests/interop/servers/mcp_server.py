@@ -6,6 +6,7 @@ in the same process. Runs in the environment of the ``modern`` peers.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resolve import Elicit, Resolve
+from mcp_types import Completion, PromptReference
 from pydantic import BaseModel
 
 
@@ -84,6 +86,24 @@ def make_server() -> MCPServer:
         """Answer with n letters."""
         return "x" * n
 
+    cancelled_waits: list[str] = []
+
+    @server.tool()
+    async def wait(key: str, ctx: Context) -> str:
+        """Report progress once, then wait to be cancelled, and remember that."""
+        await ctx.report_progress(1)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled_waits.append(key)
+            raise
+        return "waited"
+
+    @server.tool()
+    def cancelled() -> str:
+        """The keys of the waits that were cancelled."""
+        return " ".join(cancelled_waits)
+
     @server.resource("peer://greeting", name="greeting", mime_type="text/plain")
     def greeting() -> str:
         """A text resource."""
@@ -98,6 +118,13 @@ def make_server() -> MCPServer:
     def greet(name: str) -> str:
         """Greet someone."""
         return f"Say hello to {name}."
+
+    @server.completion()
+    async def names(ref: object, argument: Any, context: object) -> Completion | None:
+        """Complete the name in `greet`."""
+        if not isinstance(ref, PromptReference):
+            return None
+        return Completion(values=[name for name in ("Ada", "Alan", "Grace") if name.startswith(argument.value)])
 
     return server
 

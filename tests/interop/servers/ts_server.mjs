@@ -10,10 +10,12 @@ import { pathToFileURL } from 'node:url';
 const [packages, mode, port] = process.argv.slice(2);
 const installed = createRequire(join(packages, 'from-here.js'));
 const load = async name => await import(pathToFileURL(installed.resolve(name)));
-const { McpServer, acceptedContent, createMcpHandler, inputRequired, ResourceTemplate } = await load('@modelcontextprotocol/server');
+const { McpServer, ResourceTemplate, acceptedContent, completable, createMcpHandler, inputRequired } =
+    await load('@modelcontextprotocol/server');
 const { z } = await load('zod');
 
 const text = value => ({ content: [{ type: 'text', text: value }] });
+const cancelled = [];
 
 function makeServer() {
     const server = new McpServer({ name: 'ts-peer', version: '1.0.0' }, { instructions: 'A peer for tests.' });
@@ -57,6 +59,25 @@ function makeServer() {
     server.registerTool('big', { description: 'Answer with n letters.', inputSchema: z.object({ n: z.number().int() }) }, async ({ n }) =>
         text('x'.repeat(n))
     );
+    const key = z.object({ key: z.string() });
+    server.registerTool('wait', { description: 'Report progress once, then wait to be cancelled.', inputSchema: key }, async ({ key }, ctx) => {
+        const progressToken = ctx.mcpReq._meta?.progressToken;
+        if (progressToken !== undefined) {
+            await ctx.mcpReq.notify({ method: 'notifications/progress', params: { progressToken, progress: 1 } });
+        }
+        await new Promise(done => {
+            const timer = setTimeout(done, 60_000);
+            ctx.mcpReq.signal.addEventListener('abort', () => {
+                clearTimeout(timer);
+                cancelled.push(key);
+                done();
+            });
+        });
+        return text('waited');
+    });
+    server.registerTool('cancelled', { description: 'The keys of the waits that were cancelled.', inputSchema: z.object({}) }, async () =>
+        text(cancelled.join(' '))
+    );
     server.registerResource('greeting', 'peer://greeting', { mimeType: 'text/plain' }, async uri => ({
         contents: [{ uri: uri.href, mimeType: 'text/plain', text: 'hello' }]
     }));
@@ -64,7 +85,9 @@ function makeServer() {
     server.registerResource('item', items, { mimeType: 'text/plain' }, async (uri, { item }) => ({
         contents: [{ uri: uri.href, mimeType: 'text/plain', text: `item ${item}` }]
     }));
-    server.registerPrompt('greet', { description: 'Greet someone.', argsSchema: z.object({ name: z.string() }) }, async ({ name }) => ({
+    const names = typed => ['Ada', 'Alan', 'Grace'].filter(name => name.startsWith(typed));
+    const argsSchema = z.object({ name: completable(z.string(), names) });
+    server.registerPrompt('greet', { description: 'Greet someone.', argsSchema }, async ({ name }) => ({
         messages: [{ role: 'user', content: { type: 'text', text: `Say hello to ${name}.` } }]
     }));
     return server;
