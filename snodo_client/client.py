@@ -234,8 +234,9 @@ class Client:
     def _call(
         self, method: str, params: Object | None, options: Mapping[str, Any], tool: str | Object | None = None
     ) -> Outcome:
-        params = dict(requests.checked_object(params, "params"))
-        params |= requests.retry_params(options.get("input_responses"), options.get("request_state"))
+        if "input_responses" in options or "request_state" in options:
+            answers = requests.retry_params(options.get("input_responses"), options.get("request_state"))
+            params = {**requests.checked_object(params, "params"), **answers}
         request = self._request(method, params, options)
         relist = None
         if tool is not None and self._session.transport.traits.mirrors_headers:
@@ -261,10 +262,14 @@ class Client:
         return request
 
     def _deadline(self, options: Mapping[str, Any]) -> Deadline:
+        if not options:
+            return Deadline(self._options.timeout)
         timeout = options.get("timeout")
         timeout = self._options.timeout if timeout is None else _options.seconds(timeout, "timeout")
-        total = _options.seconds(options.get("max_total_timeout", MAX_TOTAL_TIMEOUT), "max_total_timeout")
-        return Deadline(timeout, total if options.get("reset_timeout_on_progress") else None)
+        if "max_total_timeout" in options or "reset_timeout_on_progress" in options:
+            total = _options.seconds(options.get("max_total_timeout", MAX_TOTAL_TIMEOUT), "max_total_timeout")
+            return Deadline(timeout, total if options.get("reset_timeout_on_progress") else None)
+        return Deadline(timeout)
 
     def _list(
         self, kind: str, options: Mapping[str, Any], deadline: Deadline | None = None

@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from support.scripted_transport import ScriptedTransport, result
 
 import snodo_client
 from snodo_client import Client, options
+from support.scripted_transport import ScriptedTransport, result
 
 SOURCE = Path(options.__file__)
 
@@ -216,7 +216,8 @@ def test_wrong_keywords_of_calls_send_nothing(
 
 @pytest.mark.parametrize("name", ["call_tool", "read_resource", "get_prompt", "request"])
 @pytest.mark.parametrize(
-    "given", [{"input_responses": []}, {"request_state": 5}, {"input_responses": {"a": object()}}, {"request_state": b""}]
+    "given", [{"input_responses": []}, {"request_state": 5}, {"input_responses": {"a": object()}},
+    {"request_state": b""}]
 )  # fmt: skip
 def test_wrong_answers_to_input_requests_send_nothing(pinned: Any, name: str, given: dict[str, Any]) -> None:
     client, transport = pinned

@@ -103,7 +103,8 @@ def test_the_kind_of_a_servers_error_follows_its_code(code: int, kind: str) -> N
 
 def rich() -> McpError:
     return McpError(
-        -32000, "gone", kind="transport", reason="closed", data={"excerpt": "x", "n": [1, None]}, cause=("http_status", 502)
+        -32000, "gone", kind="transport", reason="closed", data={"excerpt": "x", "n": [1, None]},
+        cause=("http_status", 502)
     )  # fmt: skip
 
 

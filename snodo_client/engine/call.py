@@ -65,7 +65,7 @@ class Call:
         self.delivery: Delivery = "not_sent"
         self.status: int | None = None
         self.wake: Callable[[], None] = _nothing
-        self._mailbox: SimpleQueue[Message | McpError | None] = SimpleQueue()
+        self._mailbox: SimpleQueue[Message | bytes | McpError | None] = SimpleQueue()
         # An atomic setdefault decides who is first; unlike a lock it is safe in a signal handler.
         self._settled: dict[None, Outcome] = {}
 
@@ -74,8 +74,8 @@ class Call:
         """The JSON-RPC request of the current attempt, as a fresh dict; `body` is the same as bytes."""
         return jsonrpc.decode(self.body)  # type: ignore[return-value]
 
-    def put(self, message: Message | McpError) -> None:
-        """Deliver a message of the current attempt, or the error that ends it. Never blocks."""
+    def put(self, message: Message | bytes | McpError) -> None:
+        """Deliver a message of the current attempt, decoded or not, or the error that ends it. Never blocks."""
         self._mailbox.put(message)
 
     @property
@@ -96,24 +96,38 @@ class Call:
                 continue
             if message is None:
                 self.check()
+            elif type(message) is bytes:
+                yield self._decoded(message)
             elif isinstance(message, McpError):
                 raise message
             else:
-                yield message
+                yield message  # type: ignore[misc]
+
+    def _decoded(self, body: bytes) -> Message:
+        try:
+            message = jsonrpc.decode(body)
+        except jsonrpc.Malformed as error:
+            fault = str(error)
+        else:
+            if isinstance(message, dict):
+                return message
+            fault = "not an object"
+        raise local_error("malformed", f"the answer to {self.request.method} cannot be read: {fault}")
 
     def check(self) -> None:
         """Raise the outcome somebody else settled this call with, or the timeout when the deadline is over."""
         if self._settled:
-            raise self.settled_error()
+            outcome = self._settled[None]
+            raise outcome if isinstance(outcome, McpError) else local_error("closed", "the call is already settled")
         if self.deadline.over:
             raise timeout_error(self)
 
-    def settled_error(self) -> McpError:
-        outcome = self._settled[None]
-        return outcome if isinstance(outcome, McpError) else local_error("closed", "the call is already settled")
+    def settle(self, outcome: Outcome) -> Outcome:
+        """For the owner: the outcome of the call, which is this one unless somebody was first."""
+        return self._settled.setdefault(None, outcome)
 
     def finish(self, outcome: Outcome) -> bool:
-        """Settle the call. True when this was the first terminal event; then the owner is woken."""
+        """For everybody else: settle the call. True when this was the first terminal event; the owner is woken then."""
         if self._settled.setdefault(None, outcome) is not outcome:
             return False
         self._mailbox.put(None)
@@ -124,11 +138,14 @@ class Call:
     def outcome(self) -> Outcome | None:
         return self._settled.get(None)
 
-    def restart(self) -> None:
+    def restart(self, request: Request) -> None:
         """For the owner, before another attempt: forget what was left over from the last one."""
+        self.request = request
         self.delivery, self.status, self.wake = "not_sent", None, _nothing
         while not self._mailbox.empty():
             self._mailbox.get_nowait()
+        if self._settled:
+            self._mailbox.put(None)  # the wake-up may have been among it
 
 
 def timeout_error(call: Call) -> McpError:

@@ -74,6 +74,13 @@ class Router:
             call.put(message)
         return None
 
+    def answer(self, body: bytes, wire_id: int, link: Link) -> bool:
+        call = self._pending.find(wire_id)
+        if call is None or call.link is not link or link.lost is not None:
+            return False
+        call.put(body)
+        return True
+
     def reject(self, error: McpError, link: Link, wire_id: int | None) -> None:
         call = self._pending.find(wire_id) if wire_id is not None else self._pending.only(link)
         if call is not None and call.link is link:

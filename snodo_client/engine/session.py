@@ -138,15 +138,13 @@ class Session:
                 self._cancel(call, "The client stopped waiting")
             elif isinstance(outcome, McpError) and outcome.reason in ("timeout", "max_total_timeout", "cancelled"):
                 self._cancel(call, outcome.message)
-        if call.finish(outcome):
-            return outcome
-        return call.settled_error()
+        return call.settle(outcome)
 
     def _perform(self, call: Call, on_progress: OnProgress | None, relist: Relist | None) -> Outcome:
         agreement = self.ready(call.deadline)
         if isinstance(agreement, McpError):
             return agreement
-        call.request = call.request.copy(version=agreement.version)
+        call.request.version = agreement.version
         refused: set[str] = set()
         while True:
             outcome = self._attempt(call, on_progress)
@@ -159,14 +157,14 @@ class Session:
                 if version is None:
                     return outcome
                 refused.add(version)
-                call.request = call.request.copy(version=version)
+                again = call.request.copy(version=version)
             elif outcome.code == HEADER_MISMATCH and relist is not None:
                 listed, relist = self._relist.run(relist, call.deadline), None
                 annotations = self.catalog.annotations(call.request.params["name"])
                 if isinstance(listed, McpError) or not annotations:
                     return outcome
                 try:
-                    call.request = call.request.copy(annotations=annotations)
+                    again = call.request.copy(annotations=annotations)
                 except ValueError as error:  # only now known: the tool mirrors an argument no header can carry
                     return local_error(
                         "unsupported_operation",
@@ -175,6 +173,7 @@ class Session:
                     )
             else:
                 return outcome
+            call.restart(again)
 
     def _attempt(self, call: Call, on_progress: OnProgress | None) -> Outcome:
         """One request on the wire and what came back for it."""
@@ -183,18 +182,13 @@ class Session:
             return local_error("closed", "the client is closed")
         if link.lost is not None:
             return link.lost.copy()
-        call.restart()
         wire_id = self._pending.attempt(call, link)
         call.body = call.request.encode(wire_id, self.identity, progress=call.wants_progress)
-        try:
-            call.check()
-        except McpError as error:
-            return _bare(error)
         exchange = self.transport.exchange(call)
         try:
             return self._receive(call, wire_id, exchange, on_progress)
         finally:
-            close = getattr(exchange, "close", None)
+            close = getattr(exchange, "close", None)  # generators have it; an iterator of somebody's transport need not
             if close is not None:
                 close()
 

@@ -46,8 +46,9 @@ def encode(obj: object) -> bytes:
     not strings, types other than dict, list, tuple, str, int, float, bool and None, and more than 256 levels of
     nesting (an object inside itself among them).
     """
-    _check_containers(obj)
     try:
+        if isinstance(obj, _CONTAINERS):
+            _check_containers(obj)
         text = _encoder.encode(obj)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"this cannot be sent as JSON: {error}") from None
@@ -56,27 +57,20 @@ def encode(obj: object) -> bytes:
     return text.encode("ascii")
 
 
-def _check_containers(obj: object) -> None:
-    # Level by level, each container once per level: neither depth, cycles nor shared parts make this explode.
-    level: Iterable[Any] = (obj,) if isinstance(obj, _CONTAINERS) else ()
-    for _ in range(MAX_DEPTH):
-        below: dict[int, object] = {}
-        for container in level:
-            values = container
-            if isinstance(container, dict):
-                try:
-                    "".join(container)  # the cheapest proof that every key is a string
-                except TypeError:
-                    odd = next(type(key).__name__ for key in container if not isinstance(key, str))
-                    raise ValueError(f"this cannot be sent as JSON: an object key is {odd}, not str") from None
-                values = container.values()
-            for value in values:
-                if type(value) not in _LEAVES and isinstance(value, _CONTAINERS):
-                    below[id(value)] = value
-        if not below:
-            return
-        level = below.values()
-    raise ValueError(f"this cannot be sent as JSON: nested more than {MAX_DEPTH} levels deep, or inside itself")
+def _check_containers(obj: object, depth: int = 1) -> None:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep, or inside itself")
+    values = obj
+    if isinstance(obj, dict):
+        try:
+            "".join(obj)  # the cheapest proof that every key is a string
+        except TypeError:
+            odd = next(type(key).__name__ for key in obj if not isinstance(key, str))
+            raise ValueError(f"an object key is {odd}, not str") from None
+        values = obj.values()
+    for value in values:  # type: ignore[attr-defined]
+        if type(value) not in _LEAVES and isinstance(value, _CONTAINERS):
+            _check_containers(value, depth + 1)
 
 
 def _has_lone_surrogate(text: str) -> bool:

@@ -6,6 +6,7 @@ then only adds its id and the metadata of its version.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from . import headers as http_headers
@@ -73,26 +74,16 @@ class Request:
         meta: Mapping[str, Any] | None = None,
         log_level: str | None = None,
     ) -> None:
-        if not isinstance(method, str) or not method:
-            raise TypeError("a method is a non-empty string")
-        if params is not None and not isinstance(params, dict):
-            raise TypeError(f"params of {method} must be a dict, not {type(params).__name__}")
-        own = dict(params or {})
-        merged = {**checked_object(own.pop("_meta", None), "params['_meta']"), **checked_object(meta, "meta")}
-        check_meta(merged)
-        if log_level is not None:
-            if log_level not in LOG_LEVELS:
-                raise ValueError(f"log_level={log_level!r} is not one of {', '.join(LOG_LEVELS)}")
-            merged[PREFIX + "logLevel"] = log_level
+        own = dict(checked_object(params, "params"))
         self.method = method
         self.params = own
-        self.meta = merged
+        self.meta = _merged_meta(own.pop("_meta", None), meta, log_level)
         self.version = ""
         self.annotations: Sequence[Annotation] = ()
-        self._method = jsonrpc.encode(method)
+        self._method = _encoded_method(method)
         # In a list, since the bound on nesting is the message's, and params stand one level down in it.
         self._members = b"," + jsonrpc.encode([own])[2:-2] if own else b""
-        self._meta = jsonrpc.encode(merged)[1:-1] + b"," if merged else b""
+        self._meta = jsonrpc.encode(self.meta)[1:-1] + b"," if self.meta else b""
         self._headers: dict[str, str] | None = None
 
     def copy(self, *, version: str | None = None, annotations: Sequence[Annotation] | None = None) -> Request:
@@ -137,10 +128,28 @@ class Request:
         return f"Request({self.method!r})"
 
 
+@lru_cache(maxsize=128)
+def _encoded_method(method: str) -> bytes:
+    if not isinstance(method, str) or not method:
+        raise TypeError("a method is a non-empty string")
+    return jsonrpc.encode(method)
+
+
+def _merged_meta(in_params: object, meta: Mapping[str, Any] | None, log_level: str | None) -> dict[str, Any]:
+    """The caller's additions to `_meta`, checked; `meta` wins over what stands in the params."""
+    if in_params is None and meta is None and log_level is None:
+        return {}
+    merged = {**checked_object(in_params, "params['_meta']"), **checked_object(meta, "meta")}
+    check_meta(merged)
+    if log_level is not None:
+        if log_level not in LOG_LEVELS:
+            raise ValueError(f"log_level={log_level!r} is not one of {', '.join(LOG_LEVELS)}")
+        merged[PREFIX + "logLevel"] = log_level
+    return merged
+
+
 def check_meta(meta: Mapping[str, Any]) -> None:
     """Refuse keys of `_meta` that break the syntax, or that the protocol owns (spec: basic, "_meta")."""
-    if not meta:
-        return
     import re
 
     label = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"

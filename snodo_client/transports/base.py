@@ -68,6 +68,12 @@ class Inbound(Protocol):
     def deliver(self, message: object, link: Link) -> None:
         """A decoded JSON value arrived on `link`; whatever it is."""
 
+    def answer(self, body: bytes, wire_id: int, link: Link) -> bool:
+        """A response to request `wire_id` arrived on `link`, still encoded: the thread that waits for it decodes it.
+
+        False when nobody waits for it; then deliver it decoded.
+        """
+
     def reject(self, error: McpError, link: Link, wire_id: int | None) -> None:
         """Something undecodable arrived: fail the call it was for. None when that cannot be told."""
 

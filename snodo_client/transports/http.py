@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..engine.call import Call
 from ..outcome import McpError
 from ..protocol import headers as http_headers
-from ..protocol import jsonrpc, origins, results, versions
+from ..protocol import jsonrpc, origins, results
 from ..version import __version__
 from .base import Traits
 
@@ -113,7 +113,7 @@ class HttpTransport:
         from .http_link import HttpLink
 
         self._close_link()
-        self._link = link = HttpLink(self, BASE_HEADERS, versions.MODERN[0])
+        self._link = link = HttpLink(self)
         return link
 
     def exchange(self, call: Call) -> Iterator[Message]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import http.client
 import ssl
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -150,15 +151,26 @@ class SlotAdapter(HTTPAdapter):
 
     def request_url(self, request: Outgoing, *_: Any) -> str:  # type: ignore[override]
         self._slot.query = request.endpoint.query
-        forwarded = self._pool.proxy is not None and request.endpoint.scheme == "http"
-        return request.endpoint.name if forwarded else request.endpoint.path
+        return request.endpoint.name if self._forwarded(request) else request.endpoint.path
+
+    def _forwarded(self, request: Outgoing) -> bool:
+        return self._pool.proxy is not None and request.endpoint.scheme == "http"
 
     def send(self, request: Outgoing, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+        """The answer to a request, of which the head is there."""
         if len(self._session.cookies):
             cookie = _cookies.get_cookie_header(self._session.cookies, request)
             if cookie is not None:
                 request.headers["Cookie"] = request.secret["Cookie"] = cookie
-        return super().send(request, *args, **options)
+        connection = self._slot.connection
+        if connection is None or not connection.is_connected:
+            return super().send(request, *args, **options)
+        # A kept connection needs nothing of the pool, whose part of a small request is a fifth of the whole.
+        headers = {**request.headers, **self._pool.proxy_headers} if self._forwarded(request) else request.headers
+        url, connection.timeout = self.request_url(request), options["timeout"]
+        with suppress(BrokenPipeError, ConnectionResetError):  # it may have been answered before it was read
+            connection.request("POST", url, request.body, headers, preload_content=False, decode_content=False)
+        return self.build_response(request, connection.getresponse())
 
     def build_response(self, request: PreparedRequest, raw: Any) -> Any:
         if "set-cookie" in raw.headers:

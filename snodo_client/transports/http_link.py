@@ -15,8 +15,9 @@ from requests.utils import select_proxy
 
 from ..log import logger
 from ..outcome import McpError, local_error
+from ..protocol import versions
 from .base import Link
-from .http import spelled
+from .http import BASE_HEADERS, spelled
 from .http_adapter import Outgoing, sender
 from .http_answer import REDIRECTS, Answer
 from .http_session import SessionSlots
@@ -40,24 +41,23 @@ LEAST_PATIENCE = 0.002
 class HttpLink(Link):
     """`name` is the URL without its query. `version` is the protocol version of the last request."""
 
-    __slots__ = ("_base", "_said", "_transport", "endpoint", "max_response_bytes", "patience", "slots", "version")
+    __slots__ = ("_said", "_transport", "endpoint", "max_response_bytes", "patience", "slots", "version")
 
-    def __init__(self, transport: HttpTransport, base: dict[str, str], version: str) -> None:
+    def __init__(self, transport: HttpTransport) -> None:
         super().__init__(transport.endpoint.name)
         self.endpoint = transport.endpoint
         self.max_response_bytes = transport.max_response_bytes
         self.patience = PATIENCE
-        self.version = version
-        self.slots: Slots | SessionSlots = _slots(transport, base)
+        self.version = versions.MODERN[0]
+        self.slots: Slots | SessionSlots = _slots(transport)
         self._transport = transport
-        self._base = base
         self._said: set[str] = set()
 
     def outgoing(self, call: Call, endpoint: Endpoint) -> Outgoing:
         """The POST of a call."""
         mirrored = call.request.headers()
         self.version = mirrored["MCP-Protocol-Version"]
-        headers = {**self._base, **mirrored, "Content-Length": str(len(call.body))}
+        headers = {**BASE_HEADERS, **mirrored, "Content-Length": str(len(call.body))}
         outgoing = Outgoing(endpoint, headers, call.body)
         transport = self._transport
         if transport.headers:
@@ -123,7 +123,7 @@ def converse(call: Call, link: HttpLink, slots: Any) -> Iterator[Message]:
         lease = slots.lease(call, resent=resent, fresh=fresh)
         answer = None
         try:
-            lease.check()
+            lease.begin()
             raw = lease.send(outgoing, may_repeat=call.request.idempotent and not fresh)
             resent = True
             if raw is None:
@@ -140,12 +140,12 @@ def converse(call: Call, link: HttpLink, slots: Any) -> Iterator[Message]:
             lease.release(answer is not None and answer.complete)
 
 
-def _slots(transport: HttpTransport, base: dict[str, str]) -> Slots | SessionSlots:
+def _slots(transport: HttpTransport) -> Slots | SessionSlots:
     endpoint = transport.endpoint
     if transport.session is not None:
         return SessionSlots(transport.session, endpoint.name, transport.connect_timeout)
     session = Session()
-    session.headers = CaseInsensitiveDict(base)
+    session.headers = CaseInsensitiveDict(BASE_HEADERS)
     session.verify, session.cert = transport.verify, transport.cert
     settings: Any = session.merge_environment_settings(endpoint.url, {}, True, transport.verify, transport.cert)
     session.proxies = settings["proxies"] if transport.proxies is None else dict(transport.proxies)

@@ -68,6 +68,9 @@ class SessionLease:
         self.slots = slots
         self._raw: Any = None
 
+    def begin(self) -> None:
+        self.check()
+
     def check(self) -> None:
         self.call.check()
         if self.slots.closed:

@@ -110,12 +110,18 @@ class Lease:
 
     # -- for the owner of the exchange
 
+    def begin(self) -> None:
+        """From here on the exchange can be ended. Raises what ended it already."""
+        self.call.wake = self.kill
+        reaper.watch(self)
+        self.check()
+
     def send(self, outgoing: Any, *, may_repeat: bool) -> Any:
         """The head of the answer to a request, as urllib3's response. With *may_repeat*, None when a kept connection
         turned out to be closed by the server before a byte of an answer came.
         """
         call = self.call
-        if self.up:
+        if self.up or self.resent:
             call.delivery = "unknown"
         try:
             self._raw = self.slot.sender.send(outgoing, stream=True, timeout=self.patience())
@@ -236,8 +242,6 @@ class Slots:
         lease = slot.lease = Lease(call, slot, self, resent)
         with self._lock:
             self._leases.add(lease)
-        call.wake = lease.kill
-        reaper.watch(lease)
         return lease
 
     def give_back(self, lease: Lease, keep: bool) -> None:

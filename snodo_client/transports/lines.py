@@ -7,6 +7,8 @@ happen here, except for the peek that tells whose answer an overlong line was.
 
 from __future__ import annotations
 
+import re
+
 PREFIX_BYTES = 65_536
 
 
@@ -71,12 +73,23 @@ class Lines:
         return TooLong(bytes(line[: min(self._max, PREFIX_BYTES)]))
 
 
+# How servers usually write a response: the id in front, or at the very end. In a line that is JSON neither can match
+# inside a string or a nested object.
+_ID_IN_FRONT = re.compile(rb'\{"jsonrpc":"2\.0","id":([1-9][0-9]{0,17}),"(?:result|error)":')
+_ID_AT_THE_END = re.compile(rb',"jsonrpc":"2\.0","id":([1-9][0-9]{0,17})\}\Z')
+
+
+def response_id(line: bytes) -> int | None:
+    """The id of a response written the usual way, told without decoding it. None for everything else."""
+    match = _ID_IN_FRONT.match(line) or _ID_AT_THE_END.search(line, max(0, len(line) - 64))
+    return int(match[1]) if match else None
+
+
 def request_id_in(prefix: bytes) -> int | None:
     """The id of the response that starts with *prefix*, when it stands before ``result`` or ``error`` and only plain
     values come before those; None when it cannot be told, and for anything that is no response with an integer id.
     """
     import json
-    import re
 
     space = rb"[ \t\r\n]*+"
     string = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'

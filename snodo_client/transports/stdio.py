@@ -16,7 +16,7 @@ from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
 from .base import Link, Traits
 from .frames import Frames
-from .lines import Lines, request_id_in
+from .lines import Lines, request_id_in, response_id
 from .process import CHUNK, Process, environment
 from .stderr import Stderr
 
@@ -253,6 +253,9 @@ class StdioTransport:
             limit = self._max_line_bytes
             text = f"{link.name} sent a message longer than max_line_bytes ({limit})"
             link.inbound.reject(local_error("too_large", text, data={"limit": limit}), link, request_id_in(line.prefix))
+            return
+        wire_id = response_id(line)
+        if wire_id is not None and link.inbound.answer(line, wire_id, link):
             return
         try:
             message = jsonrpc.decode(line)

@@ -8,13 +8,13 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from support.waiting import together, until
 
 from snodo_client import Link, McpError, Ok
 from snodo_client.engine.call import Call
 from snodo_client.engine.deadline import Deadline
 from snodo_client.outcome import local_error
 from snodo_client.protocol.requests import Request
+from support.waiting import together, until
 
 
 def make(seconds: float = 20.0, total: float | None = None) -> Call:
@@ -98,10 +98,13 @@ def test_the_first_end_wins() -> None:
     assert call.finish(first)
     assert not call.finish(second)
     assert call.outcome is first
-    assert call.settled_error() is first
+    assert call.settle(second) is first
     done = make()
-    done.finish(Ok(1))
-    assert done.settled_error().reason == "closed"
+    assert done.settle(second) is second
+    assert not done.finish(first)
+    with pytest.raises(McpError) as caught:
+        done.check()
+    assert caught.value.reason == "closed"
 
 
 def test_one_winner_in_every_race() -> None:
@@ -120,17 +123,17 @@ def test_a_restart_forgets_the_last_attempt_and_not_the_end() -> None:
     call.put({"stale": True})
     call.put(local_error("exited"))
     call.delivery, call.status, call.wake = "accepted", 400, lambda: pytest.fail("stale")
-    call.restart()
+    call.restart(call.request)
     assert (call.backlog, call.delivery, call.status) == (0, "not_sent", None)
     call.finish(local_error("closed"))
-    call.restart()
+    call.restart(call.request)
     with pytest.raises(McpError):
         call.check()
 
 
 def test_a_flood_of_messages_does_not_outlast_the_deadline() -> None:
     """The owner is slow and its mailbox never empty: time must be up all the same."""
-    call, stop = make(0.3), Event()
+    call, stop, ended = make(0.3), Event(), None
 
     def flood() -> None:
         while not stop.is_set():
@@ -142,14 +145,15 @@ def test_a_flood_of_messages_does_not_outlast_the_deadline() -> None:
     thread.start()
     start = monotonic()
     try:
-        with pytest.raises(McpError) as caught:
-            for _ in call.messages():
-                stop.wait(0.001)
-                assert monotonic() - start < 2.3, "still reading"
+        for _ in call.messages():
+            stop.wait(0.001)
+            assert monotonic() - start < 2.3, "still reading"
+    except McpError as error:
+        ended = error.reason
     finally:
         stop.set()
         thread.join(20)
-    assert caught.value.reason == "timeout"
+    assert ended == "timeout"
 
 
 def test_the_message_is_a_fresh_copy_of_the_body() -> None:

@@ -7,9 +7,9 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.waiting import until
 
 from snodo_client.engine.deadline import LONGEST_WAIT, Deadline
+from support.waiting import until
 
 SECONDS = st.floats(0.001, 1e9) | st.just(math.inf)
 

@@ -11,7 +11,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 
-PROGRAM = """
+PROGRAM = r"""
 import sys
 sys.path[:0] = [{root!r}, {tests!r}]
 import os, threading
@@ -20,7 +20,7 @@ from support.scripted_transport import ScriptedTransport, result
 
 class Closing(ScriptedTransport):
     def close(self, deadline):
-        print("closed", 0 < deadline.left() <= 10, flush=True)
+        os.write(1, b"closed %r\n" % (0 < deadline.left() <= 10))
         {close}
 
 def connect():

@@ -7,12 +7,12 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from support.waiting import together, until
 
 from snodo_client import McpError
 from snodo_client.engine.deadline import Deadline
 from snodo_client.engine.flight import Flight
 from snodo_client.outcome import local_error
+from support.waiting import together, until
 
 
 def start(work: Any) -> Thread:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from support.waiting import together
-
 from snodo_client import Link
 from snodo_client.engine.call import Call
 from snodo_client.engine.deadline import Deadline
 from snodo_client.engine.pending import Pending
 from snodo_client.outcome import local_error
 from snodo_client.protocol.requests import Request
+from support.waiting import together
 
 
 def make() -> Call:

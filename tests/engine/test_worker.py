@@ -11,10 +11,10 @@ from threading import Event
 from typing import Any
 
 import pytest
-from support.waiting import together, until
 
 from snodo_client.engine import worker as module
 from snodo_client.engine.worker import Worker
+from support.waiting import together, until
 
 
 @pytest.fixture

@@ -251,9 +251,11 @@ def a_raising_callback_cancels(bench: Bench) -> None:
 
 @scenario
 def many_threads(bench: Bench) -> None:
+    client = bench.client
+
     def work(thread: int) -> None:
         for number in range(CALLS):
-            result = bench.client.call_tool("add", {"a": 1000 * thread, "b": number}).unwrap()
+            result = client.call_tool("add", {"a": 1000 * thread, "b": number}).unwrap()
             assert result["structuredContent"] == {"total": 1000 * thread + number}
 
     together([lambda thread=thread: work(thread) for thread in range(THREADS)])  # type: ignore[misc]

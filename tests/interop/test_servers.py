@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from peers import Peers
 
-    Benches = Callable[[Peer], Bench]
     Report = dict[str, str | None]
 
 ROOT = Path(__file__).parents[2]

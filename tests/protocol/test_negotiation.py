@@ -84,9 +84,7 @@ def test_malformed_extras_are_left_out(members: dict[str, Any]) -> None:
     assert (agreement.server_info, agreement.capabilities, agreement.instructions) == (None, None, None)
 
 
-@pytest.mark.parametrize(
-    "supported", [None, "2026-07-28", {}, 5, [NEW, 5], [None], [[NEW]], [True]]
-)
+@pytest.mark.parametrize("supported", [None, "2026-07-28", {}, 5, [NEW, 5], [None], [[NEW]], [True]])
 def test_a_discovery_without_a_list_of_versions_is_an_error(supported: object) -> None:
     error, asked = negotiate(Ok({"supportedVersions": supported}))
     assert (error.reason, len(asked)) == ("invalid_result", 1)
@@ -188,7 +186,8 @@ def test_silence_speaks_for_an_older_server_where_it_may() -> None:
 @pytest.mark.parametrize(
     "reason",
     ["closed", "exited", "unreachable", "tls", "malformed", "too_large", "unexpected_id", "unauthorized",
-     "unknown_result_type", "invalid_result", "cross_origin_redirect", "transport_failure", "cancelled", "handler_failure"],
+     "unknown_result_type", "invalid_result", "cross_origin_redirect", "transport_failure", "cancelled",
+     "handler_failure"],
 )  # fmt: skip
 def test_failures_never_downgrade(reason: str) -> None:
     answer = local_error(reason)

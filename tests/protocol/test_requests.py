@@ -54,7 +54,8 @@ BUILT = [
     (
         "CallToolRequest",
         "tools/call",
-        requests.call_tool_params("t", {}) | requests.retry_params(ASK_BACK["inputResponses"], ASK_BACK["requestState"]),  # type: ignore[arg-type]
+        requests.call_tool_params("t", {})
+        | requests.retry_params(ASK_BACK["inputResponses"], ASK_BACK["requestState"]),  # type: ignore[arg-type]
     ),
     ("ReadResourceRequest", "resources/read", requests.read_resource_params("file:///a")),
     ("GetPromptRequest", "prompts/get", requests.get_prompt_params("p", None)),
@@ -73,7 +74,8 @@ BUILT = [
 @pytest.mark.parametrize("progress", [False, True])
 @pytest.mark.parametrize(
     "extra",
-    [{}, {"meta": {"com.example/trace": 1, "a": None}}, {"log_level": "error"}, {"meta": {"x": {}}, "log_level": "debug"}],
+    [{}, {"meta": {"com.example/trace": 1, "a": None}}, {"log_level": "error"}, {"meta": {"x": {}},
+    "log_level": "debug"}],
 )  # fmt: skip
 def test_every_request_follows_the_official_schema(
     name: str, method: str, params: dict[str, Any], progress: bool, extra: dict[str, Any]
@@ -244,7 +246,10 @@ def test_state_is_byte_exact_and_absent_when_absent() -> None:
 def test_references_for_completion() -> None:
     argument = {"name": "a", "value": ""}
     assert requests.complete_params("greet", argument, None)["ref"] == {"type": "ref/prompt", "name": "greet"}
-    assert requests.complete_params("file:///{a}", argument, None)["ref"] == {"type": "ref/resource", "uri": "file:///{a}"}
+    assert requests.complete_params("file:///{a}", argument, None)["ref"] == {
+        "type": "ref/resource",
+        "uri": "file:///{a}",
+    }
     own = {"type": "ref/prompt", "name": "greet", "title": "Greet"}
     assert requests.complete_params(own, argument, {"arguments": {}}) == {
         "ref": own,

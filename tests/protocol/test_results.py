@@ -1,4 +1,4 @@
-"""Responses into outcomes: every shape a server can send, the malformed ones above all, is an outcome and no exception."""
+"""Responses into outcomes: every shape a server can send, malformed or not, is an outcome."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def reason(outcome: Any) -> str | None:
 # -- results
 
 
-@pytest.mark.parametrize("result", [{}, {"resultType": "complete"}, {"isError": True}, {"resultType": "complete", "x": 1}])
+@pytest.mark.parametrize(
+    "result", [{}, {"resultType": "complete"}, {"isError": True}, {"resultType": "complete", "x": 1}]
+)
 def test_a_result_is_given_as_sent(result: dict[str, Any]) -> None:
     outcome = decode(result=result)
     assert isinstance(outcome, Ok)
@@ -143,7 +145,9 @@ def test_any_integer_is_a_code(code: int) -> None:
     assert (outcome.code, outcome.reason, outcome.data) == (code, None, None)
 
 
-@pytest.mark.parametrize(("status", "cause"), [(None, None), (200, None), (400, ("http_status", 400)), (503, ("http_status", 503))])
+@pytest.mark.parametrize(
+    ("status", "cause"), [(None, None), (200, None), (400, ("http_status", 400)), (503, ("http_status", 503))]
+)
 def test_the_status_of_a_refused_request_is_the_cause(status: int | None, cause: object) -> None:
     assert decode(status=status, error={"code": 1, "message": "x"}).cause == cause
 

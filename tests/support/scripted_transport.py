@@ -21,7 +21,7 @@ Script = Callable[[Call], Iterable[Message]]
 
 
 class ScriptedTransport:
-    """Each request is answered by `script(call)`. `requests` has the requests, `sent` the notifications as they come."""
+    """Each request is answered by `script(call)`. `requests` has the requests, `sent` the notifications."""
 
     def __init__(self, script: Script, traits: Traits | None = None) -> None:
         self.traits = traits or Traits()

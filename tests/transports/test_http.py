@@ -249,11 +249,13 @@ def test_delivery_is_unknown_once_bytes_may_have_left() -> None:
 
 
 def test_delivery_is_not_sent_when_tls_fails() -> None:
-    with ScriptedServer(lambda peer: peer.send(b"no TLS here\n")) as server:
-        with opened(server.url.replace("http:", "https:"), verify=False) as transport:
-            call = make_call()
-            assert failed(transport, call).reason == "tls"
-            assert call.delivery == "not_sent"
+    with (
+        ScriptedServer(lambda peer: peer.send(b"no TLS here\n")) as server,
+        opened(server.url.replace("http:", "https:"), verify=False) as transport,
+    ):
+        call = make_call()
+        assert failed(transport, call).reason == "tls"
+        assert call.delivery == "not_sent"
 
 
 # -- notifications
@@ -422,3 +424,20 @@ def test_answers_in_turn_from_one_script_keep_one_connection() -> None:
     with ScriptedServer(replies(*steps)) as server, connect(server.url) as client:
         assert [text_of(client.call_tool("test")) for _ in range(4)] == ["a", "b", "c", "c"]
         assert server.connections == 1
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_answer_given_before_the_request_was_read_counts(kept: bool) -> None:
+    def script(peer: Peer) -> None:
+        if kept:
+            peer.answer(peer.request())
+        peer.until(b"\r\n\r\n")
+        peer.respond("413 Too Large", b"no more than 1 MiB", "Connection: close", kind="text/plain")
+        peer.pause(0.2)  # a reset would take the answer with it
+
+    with ScriptedServer(script) as server, connect(server.url) as client:
+        if kept:
+            client.call_tool("test")
+        outcome = client.call_tool("test", {"text": "x" * 200_000})
+        assert isinstance(outcome, McpError)
+        assert (outcome.reason, outcome.data["excerpt"]) == ("http_status", "no more than 1 MiB")

@@ -1,4 +1,4 @@
-"""Every way an HTTP server can take its time: each ends by the deadline, each can be cancelled, and the next call works.
+"""Every way an HTTP server can take its time: each ends by the deadline, can be cancelled, and lets the next call work.
 
 The mark for a deadline is 50 ms and 2 %; what a test on a busy machine can hold is two seconds.
 """
@@ -203,9 +203,11 @@ def test_the_hard_limit_holds_over_progress() -> None:
 
 
 def test_for_ever_is_a_timeout_too() -> None:
-    with ScriptedServer(each_request(lambda peer, request: peer.answer(request))) as server:
-        with connect(server.url) as client:
-            assert isinstance(client.call_tool("test", timeout=float("inf")), Ok)
+    with (
+        ScriptedServer(each_request(lambda peer, request: peer.answer(request))) as server,
+        connect(server.url) as client,
+    ):
+        assert isinstance(client.call_tool("test", timeout=float("inf")), Ok)
 
 
 # -- connecting

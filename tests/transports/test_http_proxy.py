@@ -93,9 +93,11 @@ def test_the_environment_is_read_once_for_each_link(monkeypatch: pytest.MonkeyPa
 def test_credentials_of_the_proxy_go_to_the_proxy() -> None:
     with ScriptedServer(ANSWERS) as proxy:
         url = proxy.origin.replace("//", "//user:s3kret@")
-        assert text_of(call_tool("http://server.invalid/mcp", proxies={"http": url}))
+        with connect("http://server.invalid/mcp", proxies={"http": url}) as client:
+            assert [text_of(client.call_tool("test")) for _ in range(3)]
         expected = "Basic " + base64.b64encode(b"user:s3kret").decode()
-        assert proxy.requests[0].header("proxy-authorization") == expected
+        assert [request.header("proxy-authorization") for request in proxy.requests] == [expected] * 3
+        assert proxy.connections == 1
 
 
 @pytest.mark.parametrize("tls_proxy", [False, True])
@@ -142,10 +144,12 @@ def test_plain_http_through_a_tls_proxy(ca: trustme.CA, bundle: str) -> None:
 
 @pytest.mark.parametrize("answer", ["407 Proxy Authentication Required", "403 Forbidden", "502 Bad Gateway"])
 def test_a_proxy_that_refuses_the_tunnel(answer: str) -> None:
-    with ScriptedServer(each_request(lambda peer, _: peer.respond(answer, b"no"))) as proxy:
-        with opened("https://server.invalid/mcp", proxies={"https": proxy.origin}) as transport:
-            call = make_call()
-            error = failed(transport, call)
+    with (
+        ScriptedServer(each_request(lambda peer, _: peer.respond(answer, b"no"))) as proxy,
+        opened("https://server.invalid/mcp", proxies={"https": proxy.origin}) as transport,
+    ):
+        call = make_call()
+        error = failed(transport, call)
     assert error.reason == "unreachable"
     assert answer in error.message
     assert call.delivery == "not_sent"
@@ -162,14 +166,16 @@ def test_a_proxy_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_a_proxy_that_hangs_can_be_left(cancelled: bool) -> None:
-    with ScriptedServer(lambda peer: peer.silence()) as proxy:
-        with opened("https://server.invalid/mcp", proxies={"https": proxy.origin}) as transport:
-            call = make_call(timeout=30 if cancelled else 0.4)
-            if cancelled:
-                threading.Timer(0.1, lambda: call.finish(local_error("cancelled"))).start()
-            with Took() as took:
-                assert failed(transport, call).reason == ("cancelled" if cancelled else "timeout")
-            assert took.seconds < 2.4
+    with (
+        ScriptedServer(lambda peer: peer.silence()) as proxy,
+        opened("https://server.invalid/mcp", proxies={"https": proxy.origin}) as transport,
+    ):
+        call = make_call(timeout=30 if cancelled else 0.4)
+        if cancelled:
+            threading.Timer(0.1, lambda: call.finish(local_error("cancelled"))).start()
+        with Took() as took:
+            assert failed(transport, call).reason == ("cancelled" if cancelled else "timeout")
+        assert took.seconds < 2.4
 
 
 @pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1080", "socks5h://u:s3kret@127.0.0.1", "gopher://x"])

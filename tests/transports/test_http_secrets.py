@@ -103,8 +103,8 @@ def silence(peer: Peer, _: Request) -> None:
 
 
 FAULTS = [
-    cut, garbage, bad_header, refusal, page, not_json, refused_json, bad_stream, short_body, unknown_encoding, elsewhere,
-    round_and_round, moved, silence,
+    cut, garbage, bad_header, refusal, page, not_json, refused_json, bad_stream, short_body, unknown_encoding,
+    elsewhere, round_and_round, moved, silence,
 ]  # fmt: skip
 
 
@@ -180,9 +180,11 @@ def test_errors_through_a_session_show_no_secret_either(fault: Callable[[Peer, R
     session = requests.Session()
     session.headers["X-Api-Key"] = "SEKRET-session"
     session.auth = ("SEKRET-user", "SEKRET-pass")
-    with ScriptedServer(each_request(fault)) as server:
-        with connect(server.url + "?key=SEKRET-query", session=session) as client:
-            outcome = client.call_tool("test")
+    with (
+        ScriptedServer(each_request(fault)) as server,
+        connect(server.url + "?key=SEKRET-query", session=session) as client,
+    ):
+        outcome = client.call_tool("test")
     assert isinstance(outcome, McpError)
     assert SECRET not in everything_shown(outcome)
     session.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import random
@@ -260,10 +261,8 @@ def test_a_failed_exchange_leaves_nothing_behind() -> None:
 
     with ScriptedServer(script) as server, opened(server.url) as transport:
         for round_ in range(12):
-            try:
+            with contextlib.suppress(McpError):
                 exchange(transport, make_call(wire_id=round_, timeout=0.05))
-            except McpError:
-                pass
             if round_ == 3:
                 until(lambda: not server._sockets)
                 before = descriptors()

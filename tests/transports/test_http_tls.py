@@ -172,14 +172,16 @@ def test_streams_over_tls_end_and_are_cut_like_any_other(ca: trustme.CA, bundle:
         peer.chunk(event(result(request)))
         peer.end()
 
-    with ScriptedServer(each_request(reply), context=context_for(ca, "localhost"), name="localhost") as server:
-        with connect(server.url, verify=bundle) as client:
-            assert [text_of(client.call_tool("test")) for _ in range(20)] == ["ok"] * 20
-            assert server.connections == 1
-            outcome = client.call_tool("test", {"slow": True}, timeout=0.3)
-            assert isinstance(outcome, McpError)
-            assert outcome.reason == "timeout"
-            assert text_of(client.call_tool("test")) == "ok"
+    with (
+        ScriptedServer(each_request(reply), context=context_for(ca, "localhost"), name="localhost") as server,
+        connect(server.url, verify=bundle) as client,
+    ):
+        assert [text_of(client.call_tool("test")) for _ in range(20)] == ["ok"] * 20
+        assert server.connections == 1
+        outcome = client.call_tool("test", {"slow": True}, timeout=0.3)
+        assert isinstance(outcome, McpError)
+        assert outcome.reason == "timeout"
+        assert text_of(client.call_tool("test")) == "ok"
 
 
 def test_plain_http_where_tls_is_expected_and_the_other_way(ca: trustme.CA, bundle: str) -> None:
