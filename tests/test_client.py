@@ -316,7 +316,8 @@ def test_a_failure_on_any_page_fails_the_list() -> None:
     assert (outcome.code, outcome.reason) == (-32602, None)
 
 
-@pytest.mark.parametrize("members", [{}, {"tools": None}, {"tools": {}}, {"tools": [], "nextCursor": 5}, {"tools": [], "nextCursor": True},
+@pytest.mark.parametrize("members", [{}, {"tools": None}, {"tools": {}}, {"tools": [], "nextCursor": 5},
+    {"tools": [], "nextCursor": True},
                                      {"tools": [], "resultType": "input_required", "requestState": "s"}])  # fmt: skip
 def test_a_malformed_page_is_an_error(members: dict[str, Any]) -> None:
     client, _ = connect(lambda call: [result(call, **members)])

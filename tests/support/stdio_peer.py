@@ -39,6 +39,12 @@ class Inbox:
         else:
             self.messages.append(message)
 
+    def answer(self, body: bytes, wire_id: int, link: Link) -> bool:
+        call = self.pending.find(wire_id)
+        if call is not None:
+            call.put(body)
+        return call is not None
+
     def reject(self, error: McpError, link: Link, wire_id: int | None) -> None:
         self.rejected.append((error, wire_id))
         call = self.pending.find(wire_id) if wire_id is not None else self.pending.only(link)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from snodo_client.transports.lines import PREFIX_BYTES, Lines, TooLong, request_id_in
+from snodo_client.transports.lines import PREFIX_BYTES, Lines, TooLong, request_id_in, response_id
 
 Found = list[bytes | tuple[str, bytes]]
 
@@ -191,3 +191,40 @@ def test_cutting_a_response_anywhere_never_gives_another_id(
     data = text.encode("utf-8", "surrogatepass")
     assert request_id_in(data) == wire_id
     assert request_id_in(data[: cut_at % (len(data) + 1)]) in (None, wire_id)
+
+
+JSON = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10)
+TRICKY = st.sampled_from(['","jsonrpc":"2.0","id":9}', '{"jsonrpc":"2.0","id":9,"result":', "x\\", '"', ',"id":9}'])
+
+
+@given(
+    st.permutations(["jsonrpc", "id", "result", "extra"]),
+    st.integers(-5, 10**19),
+    st.dictionaries(st.text() | TRICKY, JSON | TRICKY | st.just({"jsonrpc": "2.0", "id": 9})),
+    st.booleans(),
+)
+def test_the_id_of_a_response_told_without_decoding_is_its_id(
+    order: list[str], wire_id: int, result: dict[str, object], spaced: bool
+) -> None:
+    members = {"jsonrpc": "2.0", "id": wire_id, "result": result, "extra": result}
+    separators = (", ", ": ") if spaced else (",", ":")
+    line = json.dumps({name: members[name] for name in order}, separators=separators).encode()
+    assert response_id(line) in (None, wire_id)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{}}', 7),
+        (b'{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":""}}', 7),
+        (b'{"result":{"id":9},"jsonrpc":"2.0","id":7}', 7),
+        (b'{"jsonrpc":"2.0","id":"7","result":{}}', None),
+        (b'{"jsonrpc":"2.0","id":7.0,"result":{}}', None),
+        (b'{"jsonrpc":"2.0","id":7,"method":"ping"}', None),
+        (b'{"jsonrpc":"2.0","id":null,"error":{}}', None),
+        (b'{"result":{"jsonrpc":"2.0","id":7}}', None),
+        (b"", None),
+    ],
+)
+def test_the_usual_ways_to_write_a_response(line: bytes, told: int | None) -> None:
+    assert response_id(line) == told
