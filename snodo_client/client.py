@@ -257,8 +257,9 @@ class Client:
 
     def _request(self, method: str, params: Object | None, options: Mapping[str, Any]) -> Request:
         request = Request(method, params, meta=options.get("meta"), log_level=options.get("log_level"))
-        if _options.callback(options.get("progress"), "progress") is not None and "progressToken" in request.meta:
-            raise ValueError("give progress= or meta={'progressToken': ...}, not both")
+        wanted = _options.callback(options.get("progress"), "progress") or options.get("reset_timeout_on_progress")
+        if wanted and "progressToken" in request.meta:
+            raise ValueError("progress= and reset_timeout_on_progress= bring a progressToken of their own")
         return request
 
     def _deadline(self, options: Mapping[str, Any]) -> Deadline:

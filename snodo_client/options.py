@@ -6,6 +6,7 @@ Everything is checked before any I/O. What a transport takes is checked by its c
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from math import isnan
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from .protocol.requests import Identity
 from .version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from os import PathLike
     from typing import Any, TypedDict
 
@@ -196,8 +197,8 @@ class Options:
         on_log: OnLog | None = None,
         on_notification: OnNotification | None = None,
     ) -> None:
-        self.preference = protocol if isinstance(protocol, str) else list(protocol)
-        self.allowed = versions.allowed(protocol)
+        self.preference = _protocol(protocol)
+        self.allowed = versions.allowed(self.preference)
         self.identity = Identity(_client_info(client_info), _capabilities(client_capabilities))
         self.timeout = seconds(timeout, "timeout")
         self.probe_timeout = seconds(probe_timeout, "probe_timeout")
@@ -233,9 +234,13 @@ def seconds(value: object, name: str) -> float:
     """A positive number of seconds, `math.inf` allowed."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
-    if isnan(value) or value <= 0:
-        raise ValueError(f"{name}={value} must be more than 0 seconds")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} is too large: use math.inf for no limit") from None
+    if isnan(number) or number <= 0:
+        raise ValueError(f"{name}={number} must be more than 0 seconds")
+    return number
 
 
 def callback(value: Any, name: str) -> Any:
@@ -244,33 +249,37 @@ def callback(value: Any, name: str) -> Any:
     return value
 
 
+def _protocol(protocol: object) -> str | list[str]:
+    if isinstance(protocol, str):
+        return protocol
+    if not isinstance(protocol, Iterable):
+        raise TypeError(f"protocol must be a version or a list of versions, not {type(protocol).__name__}")
+    return list(protocol)
+
+
 def _client_info(info: Mapping[str, Any] | None) -> dict[str, Any]:
     if info is None:
         return {"name": "snodo_client", "version": __version__}
-    if (
-        not isinstance(info, dict)
-        or not isinstance(info.get("name"), str)
-        or not info["name"]
-        or not isinstance(info.get("version"), str)
-    ):
-        raise ValueError('client_info must be a dict with a "name" and a "version", both strings')
+    info = dict(info) if isinstance(info, Mapping) else {}
+    if not isinstance(info.get("name"), str) or not info["name"] or not isinstance(info.get("version"), str):
+        raise ValueError('client_info must be a mapping with a "name" and a "version", both strings')
     return info
 
 
 def _capabilities(capabilities: Mapping[str, Any] | Sequence[str]) -> dict[str, Any]:
-    if isinstance(capabilities, str):
-        raise TypeError("client_capabilities must be a mapping or a list of names, not a string")
-    if not isinstance(capabilities, dict):
+    if isinstance(capabilities, str) or not isinstance(capabilities, Iterable):
+        found = type(capabilities).__name__
+        raise TypeError(f"client_capabilities must be a mapping, or a list of names such as ['roots'], not {found}")
+    if not isinstance(capabilities, Mapping):
         return {_capability(name): {} for name in capabilities}
     for name, value in capabilities.items():
         if not isinstance(value, dict):
-            raise TypeError(
-                f"client_capabilities[{_capability(name)!r}] must be a dict such as {{}}, not {type(value).__name__}"
-            )
-    return capabilities
+            found = type(value).__name__
+            raise TypeError(f"client_capabilities[{_capability(name)!r}] must be a dict such as {{}}, not {found}")
+    return dict(capabilities)
 
 
 def _capability(name: object) -> str:
     if not isinstance(name, str) or not name:
-        raise TypeError("the name of a capability is a non-empty string")
+        raise TypeError("the name of a capability in client_capabilities is a non-empty string")
     return name

@@ -198,10 +198,11 @@ class Progress:
     __slots__ = ("message", "params", "progress", "total")
 
     def __init__(self, params: dict[str, Any]) -> None:
+        total, message = params.get("total"), params.get("message")
         self.params = params
-        self.progress = params.get("progress")
-        self.total = params.get("total")
-        self.message = params.get("message")
+        self.progress: float = params["progress"]
+        self.total: float | None = total if type(total) in (int, float) else None
+        self.message: str | None = message if isinstance(message, str) else None
 
     def __repr__(self) -> str:
         return f"Progress({self.progress!r}, total={self.total!r}, message={self.message!r})"

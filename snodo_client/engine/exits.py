@@ -45,8 +45,10 @@ def _orphaned(transport: Transport, pid: int) -> None:
 
 
 def _close_orphan(transport: Transport) -> None:
-    transport.close(Deadline(SECONDS))
-    _orphans.pop(id(transport), None)
+    try:
+        transport.close(Deadline(SECONDS))
+    finally:
+        _orphans.pop(id(transport), None)
 
 
 def _close_all() -> None:
@@ -54,14 +56,17 @@ def _close_all() -> None:
     here = [session for session in list(_open) if session.pid == getpid()]
     deadline = Deadline(SECONDS)
     closers = [session.close for session in here] + [transport.close for transport in list(_orphans.values())]
-    if len(closers) == 1:
-        return closers[0](deadline)
-    threads = [Thread(target=close, args=(deadline,), daemon=True) for close in closers]
-    for thread in threads:
-        thread.start()
+    threads = []
+    for close in closers:
+        thread = Thread(target=close, args=(deadline,), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads, or none any more at this point of the exit
+            close(deadline)
+        else:
+            threads.append(thread)
     for thread in threads:
         thread.join(deadline.left())
-    return None
 
 
 atexit.register(_close_all)

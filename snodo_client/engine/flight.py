@@ -51,6 +51,8 @@ class Flight(Generic[T]):
                         f"{self.name} took longer than {deadline.seconds:g} s",
                         data={"timeout": deadline.seconds},
                     )
+            if isinstance(trip.result, McpError):
+                return trip.result.copy()
             if trip.result is not None:
                 return trip.result  # type: ignore[return-value]
 

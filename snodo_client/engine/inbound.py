@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     OnLog = Callable[[str, Any, str | None], object]
     OnNotification = Callable[[str, dict[str, Any]], object]
 
+# Characters of a server's log message that go to our own log.
+MAX_LOGGED = 2000
 # Progress is a hint: what a slow callback cannot keep up with is dropped.
 MAX_WAITING_PROGRESS = 1000
 
@@ -116,7 +118,7 @@ class Router:
             return None
         if wire_id is None or jsonrpc.same_id(got, wire_id) is None:
             return None
-        self._once(link, "an id as a string or a fraction instead of the integer it was given")
+        self._once(link, "an id as a string or a fraction instead of the integer it was given", "accepted")
         return wire_id
 
     # -- from anywhere
@@ -150,10 +152,8 @@ class Router:
         if type(token) is not int or not self._pending.issued(token):
             return False
         call = self._pending.find(token)
-        if owner is None and call is not None and call.wants_progress:
-            call.deadline.extend()
-            if call.backlog < MAX_WAITING_PROGRESS:
-                call.put(message)
+        if owner is None and call is not None and call.wants_progress and call.backlog < MAX_WAITING_PROGRESS:
+            call.put(message)
         return True
 
     def _log(self, params: dict[str, Any], link: Link) -> None:
@@ -166,11 +166,13 @@ class Router:
             callback = self._on_log
             self._callbacks.submit(lambda: callback(level, data, name))
         else:
-            logger("server").log(_PYTHON_LEVELS[level], "%s: %s%s", link.name, f"{name}: " if name else "", data)
+            shown = f"{name}: {data!r}" if name else repr(data)
+            arguments = _PYTHON_LEVELS[level], "%s: %s", link.name, shown[:MAX_LOGGED]
+            self._callbacks.submit(lambda: logger("server").log(*arguments))
         return None
 
-    def _once(self, link: Link, what: str) -> None:
+    def _once(self, link: Link, what: str, done: str = "ignored") -> None:
         """Say a fault of the server once; a server that repeats it for every message must not flood the log."""
         if what not in self._said and len(self._said) < 64:
             self._said.add(what)
-            logger("session").warning("%s sent %s; it is ignored, and this is said once", link.name, what)
+            logger("session").warning("%s sent %s; it is %s, and this is said once", link.name, what, done)

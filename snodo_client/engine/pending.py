@@ -5,7 +5,7 @@ used again.
 from __future__ import annotations
 
 from itertools import count
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 class Pending:
     def __init__(self) -> None:
-        self._lock = Lock()  # guards the table; held for table work only
+        # Guards the table, and is held for table work only. Reentrant, for a signal handler that closes the client.
+        self._lock = RLock()
         self._calls: dict[int, Call] = {}
         self._ids = count(1)
         self._last = 0
@@ -38,6 +39,7 @@ class Pending:
         with self._lock:
             if call.wire_id is not None:
                 self._calls.pop(call.wire_id, None)
+                call.wire_id = None
 
     def issued(self, wire_id: int) -> bool:
         """True for an id this client has used: an answer to it that finds no call is late, not foreign."""

@@ -4,9 +4,9 @@ call from request to outcome in the thread that makes it. Every other thread onl
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import count
 from os import getpid
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from .. import log
@@ -15,7 +15,7 @@ from ..protocol import jsonrpc, negotiation, results, versions
 from ..protocol.requests import Request
 from ..reasons import HEADER_MISMATCH, UNSUPPORTED_VERSION
 from . import exits
-from .call import Call
+from .call import Call, timeout_error
 from .catalog import Catalog
 from .deadline import Deadline
 from .flight import Flight
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 CANCEL_SECONDS = 5.0
 CLOSE_SECONDS = 10.0
 MAX_WAITING_CALLBACKS = 1000
+# How many messages are read after the deadline, for the answer may be among them.
+MAX_LATE = 1000
 
 
 class Session:
@@ -69,7 +71,6 @@ class Session:
         self._link: Link | None = None
         self._ready: Flight[Agreement] = Flight("negotiating the protocol version")
         self._relist: Flight[list[Any]] = Flight("listing the tools")
-        self._lock = Lock()  # guards the change to closed
         self._closed = False
 
     # -- readiness
@@ -86,15 +87,20 @@ class Session:
             if self._link is None and not self._closed:
                 self._link = self.transport.open(self._router, deadline)
         except McpError as error:
-            return _bare(error)
+            return _fault(error)
         if self._closed or self._link is None:
-            self.transport.close(Deadline(CLOSE_SECONDS))  # it was opened while somebody closed us
-            return local_error("closed", "the client is closed")
-        steps = negotiation.negotiate(self._allowed, silence_is_legacy=self.transport.traits.silence_is_legacy)
+            with suppress(McpError):
+                self.transport.close(Deadline(CLOSE_SECONDS))  # it was opened while somebody closed us
+            return self._closed_error()
+        traits = self.transport.traits
+        steps = negotiation.negotiate(self._allowed, traits.eras, silence_is_legacy=traits.silence_is_legacy)
         try:
             request = next(steps)
             while True:
-                request = steps.send(self._probe(request, deadline))
+                answer = self._probe(request, deadline)
+                if isinstance(answer, McpError) and answer.reason == "timeout" and deadline.over:
+                    return answer  # our own time, not the probe's: it says nothing about the server
+                request = steps.send(answer)
         except StopIteration as verdict:
             agreement: Agreement | McpError = verdict.value
         if isinstance(agreement, McpError):
@@ -133,11 +139,11 @@ class Session:
         try:
             outcome = self._perform(call, on_progress, relist)
         finally:
-            self._pending.forget(call)
             if outcome is None:
                 self._cancel(call, "The client stopped waiting")
-            elif isinstance(outcome, McpError) and outcome.reason in ("timeout", "max_total_timeout", "cancelled"):
-                self._cancel(call, outcome.message)
+            elif isinstance(outcome, McpError) and outcome.reason in ("timeout", "max_total_timeout"):
+                self._cancel(call, "The client's time for this request is over")
+            self._pending.forget(call)
         return call.settle(outcome)
 
     def _perform(self, call: Call, on_progress: OnProgress | None, relist: Relist | None) -> Outcome:
@@ -173,55 +179,74 @@ class Session:
                     )
             else:
                 return outcome
+            self._pending.forget(call)
             call.restart(again)
+            try:
+                call.check()
+            except McpError as error:
+                return error
 
     def _attempt(self, call: Call, on_progress: OnProgress | None) -> Outcome:
         """One request on the wire and what came back for it."""
         link = self._link
-        if self._closed or link is None:
-            return local_error("closed", "the client is closed")
+        if link is None:
+            return self._closed_error()
+        wire_id = self._pending.attempt(call, link)
+        if self._closed:  # only now: whoever closes or loses the link from here on finds the call in the table
+            return self._closed_error()
         if link.lost is not None:
             return link.lost.copy()
-        wire_id = self._pending.attempt(call, link)
         call.body = call.request.encode(wire_id, self.identity, progress=call.wants_progress)
-        exchange = self.transport.exchange(call)
+        try:
+            exchange = self.transport.exchange(call)
+        except McpError as error:  # a transport that is no generator
+            return _fault(error)
         try:
             return self._receive(call, wire_id, exchange, on_progress)
         finally:
-            close = getattr(exchange, "close", None)  # generators have it; an iterator of somebody's transport need not
-            if close is not None:
-                close()
+            _let_go(exchange)
 
     def _receive(
         self, call: Call, wire_id: int, exchange: Iterator[Message], on_progress: OnProgress | None
     ) -> Outcome:
-        method = call.request.method
+        method, late = call.request.method, 0
         while True:
             try:
                 message = next(exchange)
             except StopIteration:
                 return local_error("closed", f"the connection ended before {method} was answered")
             except McpError as error:
-                return _bare(error)
+                return _fault(error)
+            if not isinstance(message, dict):
+                return local_error("malformed", f"the transport gave a {type(message).__name__} for {method}")
             if "method" not in message:
                 return results.misdirected(message, wire_id, call.status) or results.decode(
                     message, method, call.status
                 )
             progress = _progress_of(message, wire_id) if call.wants_progress else None
+            settled = call.outcome
+            if settled is not None:
+                return settled
+            if call.deadline.over:  # what has arrived may still hold the answer; an endless stream does not
+                late += 1
+                if late > MAX_LATE:
+                    return timeout_error(call)
             if progress is None:
                 self._router.notice(message, call.link, call)  # type: ignore[arg-type]
                 continue
             call.deadline.extend()
-            if on_progress is not None:
+            if on_progress is not None and not call.deadline.over:
                 on_progress(Progress(progress))
 
     def _cancel(self, call: Call, reason: str) -> None:
         """Tell the server that nobody waits any more, where dropping the exchange has not told it already."""
         link = call.link
-        if self.transport.traits.cancel != "notify" or call.delivery == "not_sent" or link is None or link.lost:
+        if link is None or link.lost or call.wire_id is None or call.delivery == "not_sent":
+            return
+        if self.transport.traits.cancel != "notify":
             return
         body = jsonrpc.encode(
-            jsonrpc.notification("notifications/cancelled", {"requestId": call.wire_id, "reason": reason[:200]})
+            jsonrpc.notification("notifications/cancelled", {"requestId": call.wire_id, "reason": reason})
         )
         self._control.submit(lambda: self._send(body, link, Deadline(CANCEL_SECONDS)))
 
@@ -233,29 +258,32 @@ class Session:
         if isinstance(agreement, McpError):
             return agreement
         if self._closed or self._link is None:
-            return local_error("closed", "the client is closed")
+            return self._closed_error()
         return self._send(body, self._link, deadline) or Ok({})
 
     def _send(self, body: bytes, link: Link, deadline: Deadline) -> McpError | None:
         try:
             self.transport.send(body, link, deadline)
         except McpError as error:
-            return _bare(error)
+            return _fault(error)
         return None
 
     # -- the end
 
     def close(self, deadline: Deadline) -> None:
         """End every call with "closed" and let go of the transport. Idempotent, from any thread."""
-        with self._lock:
-            self._closed = True
+        self._closed = True
         error = local_error("closed", "the client was closed")
         for call in self._pending.calls():
             call.finish(error.copy())
         self._control.close()
         self._callbacks.close()
-        self.transport.close(deadline)
         exits.discard(self)
+        with suppress(McpError):
+            self.transport.close(deadline)
+
+    def _closed_error(self) -> McpError:
+        return local_error("closed", "the client is closed")
 
     @property
     def name(self) -> str:
@@ -267,15 +295,28 @@ class Session:
         return self._closed or (self._link is not None and self._link.lost is not None)
 
 
+def _let_go(exchange: Iterator[Message]) -> None:
+    close = getattr(exchange, "close", None)  # generators have it; an iterator of somebody's transport need not
+    if close is not None:
+        with suppress(McpError):
+            close()
+
+
 def _progress_of(message: Message, wire_id: int) -> dict[str, Any] | None:
     if message["method"] != "notifications/progress":
         return None
     params = message.get("params")
-    token = params.get("progressToken") if isinstance(params, dict) else None
+    if not isinstance(params, dict) or type(params.get("progress")) not in (int, float):
+        return None
+    token = params.get("progressToken")
     return params if type(token) is int and token == wire_id else None
 
 
-def _bare(error: McpError) -> McpError:
-    """The error as a value: without the frames it came through, which hold requests and their headers."""
+def _fault(error: McpError) -> McpError:
+    """What a transport raised, as a value: without the frames it came through, which hold requests and headers, and
+    never to be taken for an error the server sent.
+    """
+    if error.reason is None:
+        return local_error("transport_failure", error.message)
     error.__traceback__ = error.__context__ = error.__cause__ = None
     return error

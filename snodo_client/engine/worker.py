@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from os import getpid
-from threading import Condition, Lock, Thread
+from threading import Condition, RLock, Thread
 from typing import TYPE_CHECKING
 
 from ..log import logger
@@ -27,9 +27,10 @@ class Worker:
         self._name = name
         self._limit = limit
         self._jobs: deque[Callable[[], object]] = deque()
-        self._changed = Condition(Lock())  # guards the fields here; jobs run without it
+        self._changed = Condition(RLock())  # guards the fields here; jobs and log handlers run without it
         self._running = 0  # the pid whose thread serves the queue
         self._closed = False
+        self._said = False
 
     def submit(self, job: Callable[[], object]) -> None:
         with self._changed:
@@ -38,15 +39,22 @@ class Worker:
             if len(self._jobs) >= self._limit:
                 self._jobs.popleft()
                 self.dropped += 1
-                if self.dropped == 1:
-                    logger("callbacks").warning(
-                        "%s: more than %d are waiting; the oldest are dropped", self._name, self._limit
-                    )
             self._jobs.append(job)
+            first_drop = self.dropped == 1 and len(self._jobs) == self._limit
             if self._running != getpid():
-                self._running = getpid()
-                Thread(target=self._run, name=self._name, daemon=True).start()
+                self._start()
             self._changed.notify()
+        if first_drop and not self._said:
+            self._said = True
+            logger("callbacks").warning("%s: more than %d are waiting; the oldest are dropped", self._name, self._limit)
+
+    def _start(self) -> None:
+        """Under the lock. Where no thread can be started, what waits is tried again with the next job."""
+        try:
+            Thread(target=self._run, name=self._name, daemon=True).start()
+        except RuntimeError:
+            return
+        self._running = getpid()
 
     def close(self) -> None:
         """Take no more jobs and end after those that wait. Does not wait itself: a job may be what closes us."""
@@ -64,6 +72,6 @@ class Worker:
                 job = self._jobs.popleft()
             try:
                 job()
-            except Exception:
+            except BaseException:  # SystemExit too: it would end this thread and nobody would know
                 logger("callbacks").exception("%s: a callback raised", self._name)
             del job

@@ -16,7 +16,6 @@ from math import isinf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any, Literal, NoReturn
 
 MAX_DEPTH = 256

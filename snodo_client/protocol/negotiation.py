@@ -57,9 +57,13 @@ class Agreement:
         self.instructions: str | None = instructions if isinstance(instructions, str) else None
 
 
-def negotiate(allowed: Sequence[str], *, silence_is_legacy: bool) -> Generator[Request, Outcome, Agreement | McpError]:
-    """Decide between the `allowed` versions (newest first). A single era that is modern needs no question."""
-    modern = [version for version in allowed if version in versions.MODERN]
+def negotiate(
+    allowed: Sequence[str], eras: Sequence[str], *, silence_is_legacy: bool
+) -> Generator[Request, Outcome, Agreement | McpError]:
+    """Decide between the `allowed` versions (newest first) that the transport's `eras` can carry. A single era that is
+    modern needs no question.
+    """
+    modern = [version for version in allowed if version in versions.MODERN and "modern" in eras]
     if not modern:
         return _incompatible(allowed, None, "this client speaks only 2026-07-28 on this connection")
     if len(modern) == len(allowed):

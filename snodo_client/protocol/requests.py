@@ -229,7 +229,7 @@ def read_resource_params(uri: str) -> dict[str, Any]:
 
 def get_prompt_params(name: str, arguments: Mapping[str, str] | None) -> dict[str, Any]:
     params: dict[str, Any] = {"name": _text(name, "name")}
-    if arguments:
+    if arguments is not None:
         params["arguments"] = {
             _text(key, "an argument's name"): _text(value, f"argument {key!r} of a prompt")
             for key, value in checked_object(arguments, "arguments").items()

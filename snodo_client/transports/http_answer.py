@@ -86,12 +86,12 @@ class Answer:
         raise self._no_answer(self._take(DRAIN, EXCERPT_SECONDS), "and no JSON-RPC message")
 
     def acknowledged(self) -> Iterator[Message]:
-        """What the answer to a notification says: nothing when it was accepted, else the server's error."""
-        if 200 <= self.status < 300:
-            self.call.status = self.status
-            self.drain(EXCERPT_SECONDS)
-            return iter(())
-        return self.messages()
+        """The answer to a notification: nothing. Raises McpError when it was refused, with the start of what was said."""
+        self.call.status = self.status
+        if not 200 <= self.status < 300:
+            raise self._no_answer(self._take(DRAIN, EXCERPT_SECONDS), "")
+        self.drain(EXCERPT_SECONDS)
+        return iter(())
 
     def redirected(self, hops: int) -> Endpoint:
         """Where to send the request instead. Raises McpError when it must not be sent there."""
@@ -173,6 +173,7 @@ class Answer:
                     continue
                 if "method" in message:
                     yield message
+                    self.connection.check()  # a flood of them must not hide the end of the call
                     continue
                 self.link.patient(self.drain(self.link.patience))
                 yield self._checked(message)

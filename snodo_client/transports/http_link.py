@@ -90,18 +90,17 @@ class HttpLink(Link):
         request = PreparedRequest()
         request.method, request.url, request.body = outgoing.method, outgoing.url, outgoing.body
         request.headers = CaseInsensitiveDict(outgoing.headers)
-        request.prepare_hooks(None)
         error: McpError | None = None
         try:
-            request = auth(request) or request
+            made = dict((auth(request) or request).headers)
         except Exception as raised:
             error = local_error("transport_failure", f"auth= raised {type(raised).__name__}")
         if error is not None:
             raise error
-        added = {name: value for name, value in request.headers.items() if outgoing.headers.get(name) != value}
+        added = {name: value for name, value in made.items() if outgoing.headers.get(name) != value}
         if not all(isinstance(name, str) and isinstance(value, str) for name, value in added.items()):
             raise local_error("transport_failure", "auth= set a header that is not text")
-        outgoing.headers = dict(request.headers)  # type: ignore[assignment]
+        outgoing.headers = made  # type: ignore[assignment]
         outgoing.secret.update(added)
 
     def patient(self, ended: bool) -> None:

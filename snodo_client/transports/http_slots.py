@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
-from threading import RLock
+from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -60,11 +60,15 @@ class Slot:
         self._let_go(cut=True)
         self._close()
 
-    def abandon(self) -> None:
-        """In the child of a fork: close the descriptors, and leave the connection to the parent."""
+    def abandon(self, *, idle: bool) -> None:
+        """In the child of a fork: close what can be closed, and leave the connection to the parent. Unless *idle*, a
+        thread that is gone may hold locks inside it.
+        """
         self.lock = RLock()
         self._let_go(cut=False)
-        self._close()
+        connection, self.connection, self.sender = self.connection, None, None
+        if idle and connection is not None:
+            connection.close()
 
     def _let_go(self, *, cut: bool) -> None:
         with self.lock:
@@ -87,7 +91,7 @@ class Lease:
     while something shorter is done.
     """
 
-    __slots__ = ("_raw", "call", "killed", "limit", "resent", "reused", "slot", "slots", "up")
+    __slots__ = ("_raw", "call", "forked", "killed", "limit", "owner", "resent", "reused", "slot", "slots", "up")
 
     def __init__(self, call: Call, slot: Slot, slots: Slots, resent: bool) -> None:
         self.call = call
@@ -95,8 +99,10 @@ class Lease:
         self.slots = slots
         self.limit: Deadline = call.deadline
         self.killed = False
+        self.forked = False  # into a child of the process that made the exchange
         self.resent = resent  # bytes of this call may have left in an earlier exchange
         self.reused = self.up = slot.alive
+        self.owner = get_ident()
         self._raw: Any = None
 
     def kill(self) -> None:
@@ -156,15 +162,16 @@ class Lease:
 
     def _check_call(self) -> None:
         self.call.check()
+        if self.forked:
+            raise local_error("forked")
         if self.slots.closed:
             raise local_error("closed", f"the connection to {self.slots.what} was closed on this side")
 
     def hurry(self, limit: Deadline) -> None:
         """Bound what is read from now on."""
         self.limit = limit
-        sock = self.slot.connection.sock
-        if sock is not None:
-            sock.settimeout(max(limit.left(), 0.001))
+        if self.slot.alive:
+            self.slot.connection.sock.settimeout(max(limit.left(), 0.001))
 
     @property
     def reusable(self) -> bool:
@@ -268,10 +275,12 @@ class Slots:
     def forked(self) -> None:
         """In the child of a fork: start empty. The connections are the parent's."""
         self._lock = RLock()
-        idle, self._idle = self._idle, []
-        self._leases = set()
-        for slot in idle:
-            slot.abandon()
+        for slot in self._idle:
+            slot.abandon(idle=True)
+        for lease in self._leases:
+            lease.forked = True
+            lease.slot.abandon(idle=lease.owner == get_ident())
+        self._idle, self._leases = [], set()
 
 
 _all: WeakSet[Slots] = WeakSet()

@@ -25,8 +25,8 @@ LEFTOVER_SECONDS = 1.0
 
 
 def start(work: Work) -> Hosted:
-    """Run `work()` as a task of this process's loop, in an empty context. It reports its failures itself: what it raises
-    is dropped. RuntimeError when no thread can be started.
+    """Run `work()` as a task of this process's loop, in an empty context. It reports its failures itself: what it
+    raises is dropped. RuntimeError when no thread can be started.
     """
     return _host().start(work)
 

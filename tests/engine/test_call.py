@@ -131,31 +131,6 @@ def test_a_restart_forgets_the_last_attempt_and_not_the_end() -> None:
         call.check()
 
 
-def test_a_flood_of_messages_does_not_outlast_the_deadline() -> None:
-    """The owner is slow and its mailbox never empty: time must be up all the same."""
-    call, stop, ended = make(0.3), Event(), None
-
-    def flood() -> None:
-        while not stop.is_set():
-            while call.backlog < 50:
-                call.put({"method": "notifications/progress"})
-            stop.wait(0.001)
-
-    thread = Thread(target=flood, daemon=True)
-    thread.start()
-    start = monotonic()
-    try:
-        for _ in call.messages():
-            stop.wait(0.001)
-            assert monotonic() - start < 2.3, "still reading"
-    except McpError as error:
-        ended = error.reason
-    finally:
-        stop.set()
-        thread.join(20)
-    assert ended == "timeout"
-
-
 def test_the_message_is_a_fresh_copy_of_the_body() -> None:
     call = make()
     call.body = b'{"id":1,"params":{}}'

@@ -114,12 +114,13 @@ def test_a_foreign_id_reaches_the_call_only_when_one_waits(
 
 def test_late_and_repeated_answers_are_dropped_quietly(room: Room, caplog: pytest.LogCaptureFixture) -> None:
     gone, waiting = room.call(), room.call()
+    late = gone.wire_id
     room.pending.forget(gone)
     with caplog.at_level(logging.WARNING, "snodo_client.session"):
-        for got in (gone.wire_id, gone.wire_id):
+        for got in (late, late):
             room.deliver(answer(got))
     assert (gone.backlog, waiting.backlog, len(caplog.records)) == (0, 0, 0)
-    room.deliver(answer(str(gone.wire_id)))
+    room.deliver(answer(str(late)))
     assert waiting.backlog == 0
 
 

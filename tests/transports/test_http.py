@@ -289,11 +289,12 @@ def test_a_refused_notification_is_an_error() -> None:
         peer.json(error, "404 Not Found") if "rpc" in request.target else peer.respond("503 Busy", b"later")
 
     with ScriptedServer(each_request(reply)) as server:
-        for path, code, reason in (("?rpc", -32601, None), ("", -32000, "http_status")):
+        for path, excerpt in (("?rpc", '"code": -32601'), ("", "later")):
             with connect(server.url + path) as client:
                 outcome = client.notify("notifications/test")
             assert isinstance(outcome, McpError)
-            assert (outcome.code, outcome.reason) == (code, reason)
+            assert outcome.reason == "http_status"
+            assert excerpt in outcome.data["excerpt"]
 
 
 # -- the end

@@ -345,3 +345,37 @@ def test_deadlines_hold_in_a_child() -> None:
                 os._exit(code)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_made_in_mid_exchange_leaves_it_to_the_parent() -> None:
+    forked = threading.Event()
+
+    def reply(peer: Peer, request: Request) -> None:
+        peer.start_sse()
+        peer.chunk(event({"jsonrpc": "2.0", "method": "notifications/x"}))
+        assert forked.wait(10)
+        peer.chunk(event(result(request)))
+        peer.end()
+
+    with ScriptedServer(each_request(reply)) as server, opened(server.url) as transport:
+        call = make_call()
+        call.link = transport._link
+        messages = iter(transport.exchange(call))
+        next(messages)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                next(messages)
+            except McpError as error:
+                code = 0 if error.reason == "forked" else 2
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        forked.set()
+        assert next(messages)["id"] == 1
+        assert list(messages) == []
+        assert exchange(transport, make_call(wire_id=2))[-1]["id"] == 2
