@@ -86,7 +86,7 @@ class Answer:
         raise self._no_answer(self._take(DRAIN, EXCERPT_SECONDS), "and no JSON-RPC message")
 
     def acknowledged(self) -> Iterator[Message]:
-        """The answer to a notification: nothing. Raises McpError when it was refused, with the start of what was said."""
+        """The answer to a notification: nothing. Raises McpError when it was refused, with what the server said."""
         self.call.status = self.status
         if not 200 <= self.status < 300:
             raise self._no_answer(self._take(DRAIN, EXCERPT_SECONDS), "")

@@ -20,7 +20,7 @@ from .base import Link
 from .http import BASE_HEADERS, spelled
 from .http_adapter import Outgoing, sender
 from .http_answer import REDIRECTS, Answer
-from .http_session import SessionSlots
+from .http_session import SessionSlots, relay
 from .http_slots import Slots
 from .http_trust import trust
 
@@ -52,6 +52,11 @@ class HttpLink(Link):
         self.slots: Slots | SessionSlots = _slots(transport)
         self._transport = transport
         self._said: set[str] = set()
+
+    def exchange(self, call: Call) -> Iterator[Message]:
+        """Send the call's POST and yield what comes back for it."""
+        messages = _converse(call, self, self.slots)
+        return relay(call, self.slots, messages) if isinstance(self.slots, SessionSlots) else messages
 
     def outgoing(self, call: Call, endpoint: Endpoint) -> Outgoing:
         """The POST of a call."""
@@ -114,8 +119,7 @@ class HttpLink(Link):
             logger("http").warning("%s sent %s; it is tolerated, and this is said once", self.name, what)
 
 
-def converse(call: Call, link: HttpLink, slots: Any) -> Iterator[Message]:
-    """Send the call's POST and yield what comes back for it."""
+def _converse(call: Call, link: HttpLink, slots: Any) -> Iterator[Message]:
     endpoint, hops, resent, fresh = link.endpoint, 0, False, False
     while True:
         outgoing = link.outgoing(call, endpoint)
