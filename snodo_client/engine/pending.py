@@ -39,7 +39,6 @@ class Pending:
         with self._lock:
             if call.wire_id is not None:
                 self._calls.pop(call.wire_id, None)
-                call.wire_id = None
 
     def issued(self, wire_id: int) -> bool:
         """True for an id this client has used: an answer to it that finds no call is late, not foreign."""

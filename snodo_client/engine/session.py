@@ -156,6 +156,8 @@ class Session:
             outcome = self._attempt(call, on_progress)
             if not isinstance(outcome, McpError) or outcome.reason is not None:
                 return outcome
+            self._pending.forget(call)
+            call.wire_id = None  # it was answered: there is nothing to cancel until it is sent again
             if outcome.code == UNSUPPORTED_VERSION:
                 version = negotiation.another_version(
                     outcome, [v for v in self._allowed if v in versions.MODERN], refused
@@ -179,7 +181,6 @@ class Session:
                     )
             else:
                 return outcome
-            self._pending.forget(call)
             call.restart(again)
             try:
                 call.check()
