@@ -43,9 +43,8 @@ NOTIFICATIONS = [
 def test_j04_j05_nothing_is_written_back_over_stdio(extra: list[dict[str, Any]]) -> None:
     with Client.connect(("stdio", sys.executable, ["-I", "-S", "-c", SERVER]), protocol="2026-07-28") as client:
         for _ in range(3):
-            outcome = client.call_tool("t", {"extra": extra}, timeout=10)
-            assert isinstance(outcome, Ok)
-        assert [message.get("method") for message in outcome.value["received"]] == ["tools/call"] * 3
+            result_object = client.call_tool("t", {"extra": extra}, timeout=10).unwrap()
+        assert [message.get("method") for message in result_object["received"]] == ["tools/call"] * 3
 
 
 @pytest.mark.parametrize("extra", [NOTIFICATIONS, REQUESTS], ids=["j04", "j05-h12"])

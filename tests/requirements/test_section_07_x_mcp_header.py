@@ -60,12 +60,13 @@ def test_xh08_xh14_xh15_empty_values_are_sent_and_absent_ones_are_not() -> None:
     server = a_server(SCHEMA)
     with server.serve_http() as serving, Client.connect(serving.url, client_capabilities=["elicitation"]) as client:
         client.list_tools().unwrap()
-        for arguments in (
+        calls: list[dict[str, Any]] = [
             {"text": "", "flag": False, "deep": {"count": 0}},
             {"text": None, "deep": None},
             {"deep": {}},
             {"deep": 5},
-        ):
+        ]
+        for arguments in calls:
             client.call_tool("t", arguments)
         assert mirrored(server) == [
             {"mcp-param-method": "", "mcp-param-flag": "false", "mcp-param-count": "0"},

@@ -52,6 +52,6 @@ def test_p01_p02_each_of_many_calls_gets_its_own_progress(kind: str) -> None:
 
 def test_x05_x06_a_servers_cancellation_ends_no_call() -> None:
     target = ("stdio", sys.executable, ["-I", "-S", "-c", CANCELLING])
-    with Client.connect(target, protocol="2026-07-28") as client:  # type: ignore[call-overload]
+    with Client.connect(target, protocol="2026-07-28") as client:  # type: ignore[arg-type]
         for _ in range(3):
             assert client.call_tool("t", timeout=10) == Ok({})
