@@ -4,23 +4,24 @@ rooms below.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, overload
 
+from . import checks
 from . import options as _options
 from .engine.deadline import Deadline
 from .engine.session import CLOSE_SECONDS, Session
 from .outcome import McpError, Ok, Page
-from .protocol import pages, requests, tool_headers
+from .protocol import requests, tool_headers
 from .protocol.requests import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Any, Literal, Self, Unpack
 
     from .options import CallOptions, CommonOptions, DirectOptions, HttpOptions, InputCallOptions, StdioOptions
     from .outcome import Outcome
-    from .protocol.tool_headers import Annotation
     from .transports.base import Transport
 
     Object = dict[str, Any]
@@ -46,6 +47,7 @@ class Client:
             options.identity,
             options.allowed,
             probe_timeout=options.probe_timeout,
+            max_pages=options.max_pages,
             on_log=options.on_log,
             on_notification=options.on_notification,
         )
@@ -67,6 +69,9 @@ class Client:
     @overload
     @classmethod
     def connect(cls, target: CustomTarget, **options: Unpack[CommonOptions]) -> Self: ...
+    @overload
+    @classmethod
+    def connect(cls, target: tuple[Any, ...], **options: Any) -> Self: ...
     @classmethod
     def connect(cls, target: Any, **options: Any) -> Self:
         """Connect to a server.
@@ -128,31 +133,35 @@ class Client:
 
     def discover(self, **options: Unpack[CallOptions]) -> Ok[Object] | McpError:
         """`server/discover`: the server's versions, capabilities and instructions (spec: server/discover)."""
-        return self._call("server/discover", None, _options.plain(options))  # type: ignore[return-value]
+        return self._call("server/discover", None, _options.call_options(options))  # type: ignore[return-value]
 
     def list_tools(self, **options: Unpack[CallOptions]) -> Ok[list[Object]] | McpError:
         """Every tool definition, over all pages. Over HTTP, tools with an invalid `x-mcp-header` annotation are left
         out, with a warning.
         """
-        return self._list("tools", _options.plain(options))
+        return self._list("tools", _options.call_options(options))
 
     def list_resources(self, **options: Unpack[CallOptions]) -> Ok[list[Object]] | McpError:
         """Every resource, over all pages."""
-        return self._list("resources", _options.plain(options))
+        return self._list("resources", _options.call_options(options))
 
     def list_resource_templates(self, **options: Unpack[CallOptions]) -> Ok[list[Object]] | McpError:
         """Every resource template, over all pages."""
-        return self._list("resource_templates", _options.plain(options))
+        return self._list("resource_templates", _options.call_options(options))
 
     def list_prompts(self, **options: Unpack[CallOptions]) -> Ok[list[Object]] | McpError:
         """Every prompt, over all pages."""
-        return self._list("prompts", _options.plain(options))
+        return self._list("prompts", _options.call_options(options))
 
     def list_page(self, kind: Kind, cursor: str | None = None, **options: Unpack[CallOptions]) -> Ok[Page] | McpError:
         """One page of "tools", "resources", "resource_templates" or "prompts"; `cursor` is the `next_cursor` of the
         page before.
         """
-        page = self._page(kind, cursor, _options.plain(options), self._deadline(options))
+        if kind not in requests.LISTS:
+            raise ValueError(f"{kind!r} is no list: choose one of {', '.join(requests.LISTS)}")
+        given = _options.call_options(options)
+        request = self._request(requests.LISTS[kind][0], requests.list_params(cursor), given)
+        page = self._session.lists.page(kind, request, self._deadline(given), given.get("progress"))
         return page if isinstance(page, McpError) else Ok(page)
 
     def call_tool(
@@ -162,17 +171,17 @@ class Client:
         arguments in headers.
         """
         params = requests.call_tool_params(tool, arguments)
-        return self._call("tools/call", params, _options.inputs(options), tool)
+        return self._call("tools/call", params, _options.input_options(options), tool)
 
     def read_resource(self, uri: str, **options: Unpack[InputCallOptions]) -> Outcome:
         """`resources/read`: the result has `contents`, each with `text` or base64 `blob`."""
-        return self._call("resources/read", requests.read_resource_params(uri), _options.inputs(options))
+        return self._call("resources/read", requests.read_resource_params(uri), _options.input_options(options))
 
     def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[InputCallOptions]
     ) -> Outcome:
         """`prompts/get`: the result has `messages`. Arguments are strings."""
-        return self._call("prompts/get", requests.get_prompt_params(name, arguments), _options.inputs(options))
+        return self._call("prompts/get", requests.get_prompt_params(name, arguments), _options.input_options(options))
 
     def complete(
         self,
@@ -185,7 +194,7 @@ class Client:
         resource template.
         """
         params = requests.complete_params(ref, argument, context)
-        return self._call("completion/complete", params, _options.plain(options))  # type: ignore[return-value]
+        return self._call("completion/complete", params, _options.call_options(options))  # type: ignore[return-value]
 
     def request(self, method: str, params: Object | None = None, **options: Unpack[InputCallOptions]) -> Outcome:
         """Any other request, such as one of an extension. The result is given as sent."""
@@ -197,7 +206,7 @@ class Client:
             raise ValueError("initialize is sent by Client.connect() when the server needs it")
         if method.startswith("notifications/"):
             raise ValueError(f"{method} is a notification: use client.notify()")
-        return self._call(method, params, _options.inputs(options))
+        return self._call(method, params, _options.input_options(options))
 
     def notify(
         self, method: str, params: Object | None = None, *, timeout: float | None = None
@@ -207,9 +216,8 @@ class Client:
             raise ValueError(
                 f"{method!r} is no notification: their names start with 'notifications/'; use client.request()"
             )
-        if params is not None and not isinstance(params, dict):
-            raise TypeError(f"params must be a dict, not {type(params).__name__}")
-        return self._session.notify(method, params or {}, self._deadline({"timeout": timeout}))  # type: ignore[return-value]
+        given = dict(requests.checked_object(params, "params"))
+        return self._session.notify(method, given, self._deadline({"timeout": timeout}))  # type: ignore[return-value]
 
     # -- the end
 
@@ -231,33 +239,21 @@ class Client:
 
     # -- inside
 
-    def _call(
-        self, method: str, params: Object | None, options: Mapping[str, Any], tool: str | Object | None = None
-    ) -> Outcome:
+    def _call(self, method: str, params: Object | None, options: Mapping[str, Any], tool: Any = None) -> Outcome:
         if "input_responses" in options or "request_state" in options:
             answers = requests.retry_params(options.get("input_responses"), options.get("request_state"))
             params = {**requests.checked_object(params, "params"), **answers}
         request = self._request(method, params, options)
-        relist = None
-        if tool is not None and self._session.transport.traits.mirrors_headers:
-            annotations = self._annotations(tool)
-            if annotations:
-                request = request.copy(annotations=annotations)
-            relist = self._relist if isinstance(tool, str) else None
-        return self._session.call(request, self._deadline(options), on_progress=options.get("progress"), relist=relist)
-
-    def _annotations(self, tool: str | Object) -> Sequence[Annotation]:
-        """Which arguments of a tool are mirrored in headers, as far as that is known."""
-        if isinstance(tool, str):
-            return self._session.catalog.annotations(tool)
-        found = tool_headers.scan(tool.get("inputSchema"))
-        if isinstance(found, str):
-            raise ValueError(f"the definition of {tool.get('name')!r} cannot be used over HTTP: {found}")
-        return found
+        if self._session.transport.traits.mirrors_headers and isinstance(tool, Mapping):
+            annotations = tool_headers.scan(tool.get("inputSchema"))
+            if isinstance(annotations, str):
+                raise ValueError(f"the definition of {tool['name']!r} cannot be used over HTTP: {annotations}")
+            request = request.copy(annotations=annotations)
+        return self._session.call(request, self._deadline(options), options.get("progress"))
 
     def _request(self, method: str, params: Object | None, options: Mapping[str, Any]) -> Request:
         request = Request(method, params, meta=options.get("meta"), log_level=options.get("log_level"))
-        wanted = _options.callback(options.get("progress"), "progress") or options.get("reset_timeout_on_progress")
+        wanted = checks.callback(options.get("progress"), "progress") or options.get("reset_timeout_on_progress")
         if wanted and "progressToken" in request.meta:
             raise ValueError("progress= and reset_timeout_on_progress= bring a progressToken of their own")
         return request
@@ -266,43 +262,17 @@ class Client:
         if not options:
             return Deadline(self._options.timeout)
         timeout = options.get("timeout")
-        timeout = self._options.timeout if timeout is None else _options.seconds(timeout, "timeout")
+        timeout = self._options.timeout if timeout is None else checks.seconds(timeout, "timeout")
         if "max_total_timeout" in options or "reset_timeout_on_progress" in options:
-            total = _options.seconds(options.get("max_total_timeout", MAX_TOTAL_TIMEOUT), "max_total_timeout")
+            total = options.get("max_total_timeout")
+            total = MAX_TOTAL_TIMEOUT if total is None else checks.seconds(total, "max_total_timeout")
             return Deadline(timeout, total if options.get("reset_timeout_on_progress") else None)
         return Deadline(timeout)
 
-    def _list(
-        self, kind: str, options: Mapping[str, Any], deadline: Deadline | None = None
-    ) -> Ok[list[Object]] | McpError:
-        deadline = deadline or self._deadline(options)
-        steps = pages.walk(requests.LISTS[kind][0], self._options.max_pages)
-        try:
-            cursor = next(steps)
-            while True:
-                page = self._page(kind, cursor, options, deadline)
-                if isinstance(page, McpError):
-                    return page
-                cursor = steps.send(page)
-        except StopIteration as end:
-            return end.value if isinstance(end.value, McpError) else Ok(end.value)
-
-    def _page(self, kind: str, cursor: str | None, options: Mapping[str, Any], deadline: Deadline) -> Page | McpError:
-        if kind not in requests.LISTS:
-            raise ValueError(f"{kind!r} is no list: choose one of {', '.join(requests.LISTS)}")
-        method, key = requests.LISTS[kind]
-        request = self._request(method, requests.list_params(cursor), options)
-        outcome = self._session.call(request, deadline, on_progress=options.get("progress"))
-        if not isinstance(outcome, Ok):
-            return outcome  # type: ignore[return-value]
-        page = pages.page(outcome.value, method, key)
-        if isinstance(page, Page) and kind == "tools" and self._session.transport.traits.mirrors_headers:
-            page.items = self._session.catalog.remember(page.items, self._session.name)
-        return page
-
-    def _relist(self, deadline: Deadline) -> list[Object] | McpError:
-        listed = self._list("tools", {}, deadline)
-        return listed if isinstance(listed, McpError) else listed.value
+    def _list(self, kind: Kind, options: Mapping[str, Any]) -> Ok[list[Object]] | McpError:
+        request = self._request(requests.LISTS[kind][0], None, options)
+        items = self._session.lists.whole(kind, request, self._deadline(options), options.get("progress"))
+        return items if isinstance(items, McpError) else Ok(items)
 
 
 def _target(target: Any) -> tuple[str, Callable[[Mapping[str, Any]], Transport]]:

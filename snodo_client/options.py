@@ -7,9 +7,9 @@ Everything is checked before any I/O. What a transport takes is checked by its c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import isnan
 from typing import TYPE_CHECKING
 
+from . import checks
 from .protocol import versions
 from .protocol.requests import Identity
 from .version import __version__
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         """Options of every connection.
 
         protocol: "auto" (default), a version, or a list of versions that may be spoken.
-        client_info: who asks, `{"name": ..., "version": ...}`; default this library.
+        client_info: who asks, `{"name": ..., "version": ...}`; default this library, None to tell nothing.
         client_capabilities: what the server may ask for: a mapping, or names such as `["elicitation"]`.
         timeout: seconds for a call, and for connecting and negotiating together (30).
         probe_timeout: seconds an unknown server has to answer the first question (10).
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         """
 
         protocol: str | Sequence[str]
-        client_info: Mapping[str, Any]
+        client_info: Mapping[str, Any] | None
         client_capabilities: Mapping[str, Any] | Sequence[str]
         timeout: float
         probe_timeout: float
@@ -79,8 +79,8 @@ if TYPE_CHECKING:
 
         headers: Mapping[str, str] | Callable[[], Mapping[str, str]]
         auth: str | AuthBase | Callable[[requests.PreparedRequest], requests.PreparedRequest]
-        verify: bool | str
-        cert: str | tuple[str, str]
+        verify: bool | str | PathLike[str]
+        cert: str | PathLike[str] | tuple[str | PathLike[str], str | PathLike[str]]
         proxies: Mapping[str, str]
         connect_timeout: float
         max_response_bytes: int
@@ -111,7 +111,7 @@ if TYPE_CHECKING:
 
         timeout: float | None
         reset_timeout_on_progress: bool
-        max_total_timeout: float
+        max_total_timeout: float | None
         meta: Mapping[str, Any]
         progress: Callable[[Progress], object]
         log_level: str
@@ -172,6 +172,9 @@ def split(options: Mapping[str, Any], connection: str) -> tuple[Options, dict[st
     return Options(**{name: options[name] for name in COMMON if name in options}), own
 
 
+LIBRARY = {"name": "snodo_client", "version": __version__}
+
+
 class Options:
     """The common options, checked."""
 
@@ -189,7 +192,7 @@ class Options:
     def __init__(
         self,
         protocol: str | Sequence[str] = "auto",
-        client_info: Mapping[str, Any] | None = None,
+        client_info: Mapping[str, Any] | None = LIBRARY,
         client_capabilities: Mapping[str, Any] | Sequence[str] = (),
         timeout: float = 30.0,
         probe_timeout: float = 10.0,
@@ -200,13 +203,11 @@ class Options:
         self.preference = _protocol(protocol)
         self.allowed = versions.allowed(self.preference)
         self.identity = Identity(_client_info(client_info), _capabilities(client_capabilities))
-        self.timeout = seconds(timeout, "timeout")
-        self.probe_timeout = seconds(probe_timeout, "probe_timeout")
-        if isinstance(max_pages, bool) or not isinstance(max_pages, int) or max_pages < 1:
-            raise ValueError(f"max_pages={max_pages!r} must be a positive integer")
-        self.max_pages = max_pages
-        self.on_log = callback(on_log, "on_log")
-        self.on_notification = callback(on_notification, "on_notification")
+        self.timeout = checks.seconds(timeout, "timeout")
+        self.probe_timeout = checks.seconds(probe_timeout, "probe_timeout")
+        self.max_pages = checks.count(max_pages, "max_pages")
+        self.on_log = checks.callback(on_log, "on_log")
+        self.on_notification = checks.callback(on_notification, "on_notification")
         self.identity.meta(versions.MODERN[0])  # what cannot be encoded is refused here, not in the first call
 
 
@@ -214,12 +215,12 @@ _PLAIN = frozenset(("timeout", "reset_timeout_on_progress", "max_total_timeout",
 _INPUTS = _PLAIN | {"input_responses", "request_state"}
 
 
-def plain(options: Mapping[str, Any]) -> Mapping[str, Any]:
+def call_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """The keywords of a call, once they are known to be ones it has. Raises TypeError."""
     return _known(options, _PLAIN)
 
 
-def inputs(options: Mapping[str, Any]) -> Mapping[str, Any]:
+def input_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same for a call that may answer the server's request for input."""
     return _known(options, _INPUTS)
 
@@ -230,25 +231,6 @@ def _known(options: Mapping[str, Any], names: frozenset[str]) -> Mapping[str, An
     return options
 
 
-def seconds(value: object, name: str) -> float:
-    """A positive number of seconds, `math.inf` allowed."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
-    try:
-        number = float(value)
-    except OverflowError:
-        raise ValueError(f"{name} is too large: use math.inf for no limit") from None
-    if isnan(number) or number <= 0:
-        raise ValueError(f"{name}={number} must be more than 0 seconds")
-    return number
-
-
-def callback(value: Any, name: str) -> Any:
-    if value is not None and not callable(value):
-        raise TypeError(f"{name} must be callable, not {type(value).__name__}")
-    return value
-
-
 def _protocol(protocol: object) -> str | list[str]:
     if isinstance(protocol, str):
         return protocol
@@ -257,9 +239,9 @@ def _protocol(protocol: object) -> str | list[str]:
     return list(protocol)
 
 
-def _client_info(info: Mapping[str, Any] | None) -> dict[str, Any]:
+def _client_info(info: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if info is None:
-        return {"name": "snodo_client", "version": __version__}
+        return None
     info = dict(info) if isinstance(info, Mapping) else {}
     if not isinstance(info.get("name"), str) or not info["name"] or not isinstance(info.get("version"), str):
         raise ValueError('client_info must be a mapping with a "name" and a "version", both strings')
@@ -276,6 +258,9 @@ def _capabilities(capabilities: Mapping[str, Any] | Sequence[str]) -> dict[str, 
         if not isinstance(value, dict):
             found = type(value).__name__
             raise TypeError(f"client_capabilities[{_capability(name)!r}] must be a dict such as {{}}, not {found}")
+    for name, settings in capabilities.get("extensions", {}).items():
+        if "/" not in _capability(name) or not isinstance(settings, dict):
+            raise ValueError(f"the extension {name!r} must be a prefixed name such as 'com.example/x' with a dict")
     return dict(capabilities)
 
 

@@ -45,21 +45,21 @@ REASONS: dict[str, Reason] = {
         CLOSED,
         "transport",
         "the connection is closed, or ended before the answer",
-        "connect again",
+        "it may have run; if later calls fail too, connect again",
         ("http_status", "content_type", "excerpt"),
     ),
     "exited": Reason(
         CLOSED,
         "transport",
         "the server process could not be started, or ended",
-        "read its stderr, fix the command, connect again",
+        "fix the command, or what its stderr says, and connect again",
         ("command", "exit_code", "signal", "stderr"),
     ),
     "timeout": Reason(
         TIMEOUT,
         "transport",
         "the answer did not come in time",
-        "raise timeout= or find out why the server is slow",
+        "raise the limit, or find out why the server is slow",
         ("timeout",),
     ),
     "max_total_timeout": Reason(
@@ -68,9 +68,6 @@ REASONS: dict[str, Reason] = {
         "progress kept the call alive up to its hard limit",
         "raise max_total_timeout=",
         ("max_total_timeout",),
-    ),
-    "cancelled": Reason(
-        CLOSED, "transport", "the call was cancelled on this side", "nothing: somebody here asked for it", ()
     ),
     "forked": Reason(
         CLOSED, "transport", "the client belongs to the process it was made in", "connect in the child process", ()
@@ -159,6 +156,9 @@ REASONS: dict[str, Reason] = {
         "use what the message names instead",
         ("method", "version"),
     ),
+    "invalid_arguments": Reason(
+        REFUSED_ARGUMENTS, "validation", "an argument cannot be sent to this tool", "change the argument", ("method",)
+    ),
     "incompatible_versions": Reason(
         REFUSED_ARGUMENTS,
         "protocol",
@@ -181,7 +181,11 @@ REASONS: dict[str, Reason] = {
         ("http_status",),
     ),
     "transport_failure": Reason(
-        CLOSED, "transport", "the transport failed in a way it has no other name for", "see the message", ()
+        CLOSED,
+        "transport",
+        "the transport failed in a way it has no other name for",
+        "report it to the author of the transport, unless the message explains it",
+        (),
     ),
     "handler_failure": Reason(
         LOCAL_FAILURE,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import snodo_client
-from snodo_client import Client, options
+from snodo_client import Client, checks, options
 from support.scripted_transport import ScriptedTransport, result
 
 SOURCE = Path(options.__file__)
@@ -97,8 +97,8 @@ def test_an_unknown_option_is_refused() -> None:
         ({"timeout": 10**400}, ValueError, "timeout"),
         ({"probe_timeout": 0}, ValueError, "probe_timeout"),
         ({"max_pages": 0}, ValueError, "max_pages"),
-        ({"max_pages": True}, ValueError, "max_pages"),
-        ({"max_pages": 2.0}, ValueError, "max_pages"),
+        ({"max_pages": True}, TypeError, "max_pages"),
+        ({"max_pages": 2.0}, TypeError, "max_pages"),
         ({"on_log": "print"}, TypeError, "on_log"),
         ({"on_notification": 5}, TypeError, "on_notification"),
     ],
@@ -131,8 +131,8 @@ def test_defaults() -> None:
 
 
 def test_for_ever_is_a_timeout() -> None:
-    assert options.seconds(math.inf, "timeout") == math.inf
-    assert options.seconds(2, "timeout") == 2.0
+    assert checks.seconds(math.inf, "timeout") == math.inf
+    assert checks.seconds(2, "timeout") == 2.0
 
 
 def test_capabilities_by_name_or_in_full() -> None:

@@ -2,7 +2,7 @@
 current attempt.
 
 The thread that makes the call owns it: only the owner reads the mailbox. Any thread, or a signal handler, may deliver
-    to it or settle it.
+to it or settle it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
+from .deadline import timed_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ class Call:
     """
 
     __slots__ = (
+        "_answered",
         "_mailbox",
         "_settled",
         "body",
@@ -61,6 +63,7 @@ class Call:
         self.wants_progress = wants_progress
         self.wire_id: int | None = None
         self.body = b""
+        self._answered = False
         self.link: Link | None = None
         self.delivery: Delivery = "not_sent"
         self.status: int | None = None
@@ -74,8 +77,16 @@ class Call:
         """The JSON-RPC request of the current attempt, as a fresh dict; `body` is the same as bytes."""
         return jsonrpc.decode(self.body)  # type: ignore[return-value]
 
-    def put(self, message: Message | bytes | McpError) -> None:
-        """Deliver a message of the current attempt, decoded or not, or the error that ends it. Never blocks."""
+    def answer(self, answer: Message | bytes | McpError) -> None:
+        """Deliver the response of the current attempt, decoded or not, or the error in its place. Only the first
+        counts: what a server repeats is not even kept.
+        """
+        if not self._answered:
+            self._answered = True
+            self._mailbox.put(answer)
+
+    def put(self, message: Message | McpError) -> None:
+        """Deliver a message of the current attempt, or the error that ends it. Never blocks."""
         self._mailbox.put(message)
 
     @property
@@ -142,6 +153,7 @@ class Call:
         """For the owner, before another attempt: forget what was left over from the last one."""
         self.request = request
         self.delivery, self.status, self.wake = "not_sent", None, _nothing
+        self._answered = False
         while not self._mailbox.empty():
             self._mailbox.get_nowait()
         if self._settled:
@@ -150,14 +162,5 @@ class Call:
 
 def timeout_error(call: Call) -> McpError:
     """The error of a call whose deadline is over."""
-    deadline, method = call.deadline, call.request.method
-    where = f" by {call.link.name}" if call.link is not None else ""
-    if deadline.capped:
-        return local_error(
-            "max_total_timeout",
-            f"{method} was not answered{where} within its total limit of {deadline.max_total:g} s",
-            data={"max_total_timeout": deadline.max_total},
-        )
-    return local_error(
-        "timeout", f"{method} was not answered{where} within {deadline.seconds:g} s", data={"timeout": deadline.seconds}
-    )
+    by = f" by {call.link.name}" if call.link is not None else ""
+    return timed_out(f"{call.request.method} was not answered{by}", call.deadline)

@@ -37,19 +37,18 @@ class Catalog:
             name = tool.get("name")
             if isinstance(found, str):
                 self._warn(name, found, server)
-                found_annotations: Sequence[Annotation] = ()
+                found = []
             else:
                 valid.append(tool)
-                found_annotations = found
             if isinstance(name, str):
                 with self._lock:
                     self._annotations.pop(name, None)
-                    if found_annotations and len(self._annotations) < MAX_TOOLS:
-                        self._annotations[name] = found_annotations
+                    if found and len(self._annotations) < MAX_TOOLS:
+                        self._annotations[name] = found
         return valid
 
-    def annotations(self, name: str) -> Sequence[Annotation]:
-        return self._annotations.get(name, ())
+    def annotations(self, name: object) -> Sequence[Annotation]:
+        return self._annotations.get(name, ()) if isinstance(name, str) else ()
 
     def clear(self) -> None:
         with self._lock:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from math import inf
 from time import monotonic
+from typing import TYPE_CHECKING
+
+from ..outcome import local_error
+
+if TYPE_CHECKING:
+    from ..outcome import McpError
 
 # The longest single wait handed to the operating system: poll() counts milliseconds in 31 bits. Loops ask again.
 LONGEST_WAIT = 1_000_000.0
@@ -43,5 +49,19 @@ class Deadline:
         return self._latest is not None and self._at == self._latest and self._latest != inf
 
     def sub(self, seconds: float) -> Deadline:
-        """A deadline inside this one: a probe, a notification, a drain."""
-        return Deadline(min(seconds, max(self._at - monotonic(), 0.0)))
+        """A deadline inside this one: a probe, a notification, a drain. Its `seconds` are those of what ends first."""
+        left = max(self._at - monotonic(), 0.0)
+        inner = Deadline(min(seconds, left))
+        inner.seconds = seconds if seconds <= left else self.seconds
+        return inner
+
+
+def timed_out(what: str, deadline: Deadline) -> McpError:
+    """The error of a wait that lasted to the end of its deadline; `what` says what has not happened in that time."""
+    if deadline.capped:
+        return local_error(
+            "max_total_timeout",
+            f"{what} within the total limit of {deadline.max_total:g} s",
+            data={"max_total_timeout": deadline.max_total},
+        )
+    return local_error("timeout", f"{what} within {deadline.seconds:g} s", data={"timeout": deadline.seconds})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ..outcome import McpError, local_error
+from ..outcome import McpError
+from .deadline import timed_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # How a leader fails for reasons of its own: its result says nothing to those who wait.
-_PERSONAL = ("timeout", "max_total_timeout", "cancelled")
+_PERSONAL = ("timeout", "max_total_timeout")
 
 
 class _Trip:
@@ -46,11 +47,7 @@ class Flight(Generic[T]):
                 return self._lead(trip, work, deadline)
             while not trip.done.wait(deadline.left()):
                 if deadline.over:
-                    return local_error(
-                        "timeout",
-                        f"{self.name} took longer than {deadline.seconds:g} s",
-                        data={"timeout": deadline.seconds},
-                    )
+                    return timed_out(f"{self.name} did not end", deadline)
             if isinstance(trip.result, McpError):
                 return trip.result.copy()
             if trip.result is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..log import logger
-from ..outcome import McpError
+from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 # Characters of a server's log message that go to our own log.
 MAX_LOGGED = 2000
-# Progress is a hint: what a slow callback cannot keep up with is dropped.
+# Progress is a hint: what a slow callback cannot keep up with is dropped, and what is too large to be one.
 MAX_WAITING_PROGRESS = 1000
+MAX_PROGRESS_WEIGHT = 65_536
 
 _PYTHON_LEVELS = {
     "debug": 10,
@@ -64,29 +65,27 @@ class Router:
 
     def deliver(self, message: object, link: Link) -> None:
         if link.lost is not None:
-            return None
-        if not isinstance(message, dict):
-            return self._once(link, "something that is no JSON-RPC message")
-        if "method" in message:
-            return self.notice(message, link)
-        if "result" not in message and "error" not in message:
-            return self._once(link, "an object that is no JSON-RPC message")
-        call = self._call_for(message, link)
-        if call is not None:
-            call.put(message)
-        return None
+            return
+        if isinstance(message, dict) and isinstance(message.get("method"), str):
+            self.notice(message, link)
+        elif isinstance(message, dict) and ("result" in message or "error" in message):
+            call = self._call_for(message, link)
+            if call is not None:
+                call.answer(message)
+        else:
+            self._no_message(message, link)
 
     def answer(self, body: bytes, wire_id: int, link: Link) -> bool:
         call = self._pending.find(wire_id)
         if call is None or call.link is not link or link.lost is not None:
             return False
-        call.put(body)
+        call.answer(body)
         return True
 
     def reject(self, error: McpError, link: Link, wire_id: int | None) -> None:
         call = self._pending.find(wire_id) if wire_id is not None else self._pending.only(link)
         if call is not None and call.link is link:
-            call.put(error)
+            call.answer(error)
         else:
             self._once(link, "a message that cannot be read, for a request that cannot be told")
 
@@ -97,31 +96,36 @@ class Router:
 
     def _call_for(self, message: Message, link: Link) -> Call | None:
         got = message.get("id")
-        wire_id = got if type(got) is int else self._loose_id(got, link)
+        wire_id = got if type(got) is int else _loose_id(got)
         if wire_id is not None and self._pending.issued(wire_id):
+            # An answer nobody waits for any more is late, not wrong.
             call = self._pending.find(wire_id)
-            return (
-                call if call is not None and call.link is link else None
-            )  # an answer nobody waits for any more is late, not wrong
+            return call if call is not None and call.link is link else None
         call = self._pending.only(link)
         if call is None:
-            self._once(link, "an answer to no request of ours")
+            if "error" in message:
+                self._once(link, "an error that names no request", detail=f": {str(message['error'])[:500]!r}")
+            else:
+                self._once(link, "an answer to no request of ours")
         return call
 
-    def _loose_id(self, got: object, link: Link) -> int | None:
-        """The integer a string or float id stands for. Ids are integers here, but servers exist that send them back
-        otherwise.
-        """
-        try:
-            wire_id = int(got) if isinstance(got, (str, float)) and len(str(got)) <= 20 else None
-        except (ValueError, OverflowError):
-            return None
-        if wire_id is None or jsonrpc.same_id(got, wire_id) is None:
-            return None
-        self._once(link, "an id as a string or a fraction instead of the integer it was given", "accepted")
-        return wire_id
+    def _no_message(self, message: object, link: Link) -> None:
+        """JSON that is no JSON-RPC message. Where it names a request of ours, its caller need not wait any longer."""
+        for part in message[:100] if isinstance(message, list) else [message]:
+            wire_id = part.get("id") if isinstance(part, dict) else None
+            call = self._pending.find(wire_id) if type(wire_id) is int else None
+            if call is not None and call.link is link:
+                what = "a batch, which this protocol version has not" if part is not message else "no JSON-RPC message"
+                call.answer(local_error("malformed", f"{link.name} answered {call.request.method} with {what}"))
+        self._once(link, "JSON that is no JSON-RPC message")
 
     # -- from anywhere
+
+    def tolerate(self, message: Message, link: Link) -> None:
+        """An answer was taken although its id is no integer."""
+        self._once(
+            link, f"an id of type {type(message['id']).__name__} instead of the integer it was given", "accepted"
+        )
 
     def notice(self, message: Message, link: Link, owner: Call | None = None) -> None:
         """A notification, or a request of the server. `owner` is the call in whose exchange it came, when it came in
@@ -141,7 +145,7 @@ class Router:
             return self._log(params, link)
         if self._on_notification is not None:
             callback = self._on_notification
-            self._callbacks.submit(lambda: callback(method, params))
+            self._callbacks.submit(lambda: callback(method, params), weight(params))
         return None
 
     def _progress(self, message: Message, params: dict[str, Any], owner: Call | None) -> bool:
@@ -152,7 +156,9 @@ class Router:
         if type(token) is not int or not self._pending.issued(token):
             return False
         call = self._pending.find(token)
-        if owner is None and call is not None and call.wants_progress and call.backlog < MAX_WAITING_PROGRESS:
+        if owner is not None or call is None or not call.wants_progress:
+            return True
+        if call.backlog < MAX_WAITING_PROGRESS and weight(params) <= MAX_PROGRESS_WEIGHT:
             call.put(message)
         return True
 
@@ -164,15 +170,41 @@ class Router:
         data = params.get("data")
         if self._on_log is not None:
             callback = self._on_log
-            self._callbacks.submit(lambda: callback(level, data, name))
+            self._callbacks.submit(lambda: callback(level, data, name), weight(data))
         else:
-            shown = f"{name}: {data!r}" if name else repr(data)
-            arguments = _PYTHON_LEVELS[level], "%s: %s", link.name, shown[:MAX_LOGGED]
-            self._callbacks.submit(lambda: logger("server").log(*arguments))
+            self._callbacks.submit(lambda: _log(link.name, level, name, data), weight(data))
         return None
 
-    def _once(self, link: Link, what: str, done: str = "ignored") -> None:
+    def _once(self, link: Link, what: str, done: str = "ignored", detail: str = "") -> None:
         """Say a fault of the server once; a server that repeats it for every message must not flood the log."""
         if what not in self._said and len(self._said) < 64:
             self._said.add(what)
-            logger("session").warning("%s sent %s; it is %s, and this is said once", link.name, what, done)
+            text = "%s sent %s%s; it is %s, and this is said once"
+            logger("session").warning(text, link.name, what, detail, done)
+
+
+def _loose_id(got: object) -> int | None:
+    """The integer a string or float id stands for: servers exist that send ours back that way."""
+    try:
+        wire_id = int(got) if isinstance(got, (str, float)) and len(str(got)) <= 20 else None
+    except (ValueError, OverflowError):
+        return None
+    return wire_id if wire_id is not None and jsonrpc.same_id(got, wire_id) is not None else None
+
+
+def _log(server: str, level: str, name: str | None, data: object) -> None:
+    shown = f"{name}: {data!r}" if name else repr(data)
+    logger("server").log(_PYTHON_LEVELS[level], "%s: %s", server, shown[:MAX_LOGGED])
+
+
+def weight(value: object) -> int:
+    """About how many bytes of memory a JSON value holds, told by looking at no more than a thousand parts of it."""
+    total, parts = 0, [value]
+    for number, part in enumerate(parts):  # grows while it is walked
+        total += 64 + len(part) if isinstance(part, str) else 64
+        if number < 1000:
+            if isinstance(part, dict):
+                parts += part.values()
+            elif isinstance(part, list):
+                parts += part
+    return total

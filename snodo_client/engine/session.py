@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from .. import log
 from ..outcome import McpError, Ok, Progress, local_error
-from ..protocol import jsonrpc, negotiation, results, versions
+from ..protocol import jsonrpc, negotiation, results
 from ..protocol.requests import Request
 from ..reasons import HEADER_MISMATCH, UNSUPPORTED_VERSION
 from . import exits
@@ -20,6 +20,7 @@ from .catalog import Catalog
 from .deadline import Deadline
 from .flight import Flight
 from .inbound import Router
+from .lists import Lists
 from .pending import Pending
 from .worker import Worker
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from .inbound import OnLog, OnNotification
 
     OnProgress = Callable[[Progress], object]
-    Relist = Callable[[Deadline], list[Any] | McpError]
 
 # How long a cancellation may try to reach a server that does not read.
 CANCEL_SECONDS = 5.0
@@ -53,6 +53,7 @@ class Session:
         allowed: Sequence[str],
         *,
         probe_timeout: float,
+        max_pages: int,
         on_log: OnLog | None = None,
         on_notification: OnNotification | None = None,
     ) -> None:
@@ -68,6 +69,8 @@ class Session:
         self._ids = count(1)
         self._pending = Pending()
         self._router = Router(self._pending, self.catalog, self._callbacks, on_log, on_notification)
+        catalog = self.catalog if transport.traits.mirrors_headers else None
+        self.lists = Lists(self.call, lambda: self.name, catalog, max_pages)
         self._link: Link | None = None
         self._ready: Flight[Agreement] = Flight("negotiating the protocol version")
         self._relist: Flight[list[Any]] = Flight("listing the tools")
@@ -118,26 +121,20 @@ class Session:
 
     # -- calls
 
-    def call(
-        self,
-        request: Request,
-        deadline: Deadline,
-        *,
-        on_progress: OnProgress | None = None,
-        relist: Relist | None = None,
-    ) -> Outcome:
-        """Take one call from request to outcome. `relist` lists the tools again, for a call that was refused for its
-        mirrored headers.
+    def call(self, request: Request, deadline: Deadline, on_progress: OnProgress | None = None) -> Outcome:
+        """Take one call from request to outcome.
 
         Only what `on_progress` raises, and an interruption of the calling thread, get out of here; the request is
-        cancelled then.
+        cancelled then. Raises ValueError, before anything is sent, for an argument that no header can carry.
         """
-        call = Call(
-            next(self._ids), request, deadline, wants_progress=on_progress is not None or deadline.max_total is not None
-        )
+        if request.annotations is None and self._mirrors(request):
+            known = self.catalog.annotations(request.params.get("name"))
+            request = request.copy(annotations=known) if known else request
+        wants_progress = on_progress is not None or deadline.max_total is not None
+        call = Call(next(self._ids), request, deadline, wants_progress=wants_progress)
         outcome: Outcome | None = None
         try:
-            outcome = self._perform(call, on_progress, relist)
+            outcome = self._perform(call, on_progress)
         finally:
             if outcome is None:
                 self._cancel(call, "The client stopped waiting")
@@ -146,46 +143,54 @@ class Session:
             self._pending.forget(call)
         return call.settle(outcome)
 
-    def _perform(self, call: Call, on_progress: OnProgress | None, relist: Relist | None) -> Outcome:
+    def _perform(self, call: Call, on_progress: OnProgress | None) -> Outcome:
         agreement = self.ready(call.deadline)
         if isinstance(agreement, McpError):
             return agreement
         call.request.version = agreement.version
-        refused: set[str] = set()
+        refused: set[str] = set()  # versions, and once the headers
         while True:
             outcome = self._attempt(call, on_progress)
             if not isinstance(outcome, McpError) or outcome.reason is not None:
                 return outcome
             self._pending.forget(call)
             call.wire_id = None  # it was answered: there is nothing to cancel until it is sent again
-            if outcome.code == UNSUPPORTED_VERSION:
-                version = negotiation.another_version(
-                    outcome, [v for v in self._allowed if v in versions.MODERN], refused
-                )
-                if version is None:
-                    return outcome
-                refused.add(version)
-                again = call.request.copy(version=version)
-            elif outcome.code == HEADER_MISMATCH and relist is not None:
-                listed, relist = self._relist.run(relist, call.deadline), None
-                annotations = self.catalog.annotations(call.request.params["name"])
-                if isinstance(listed, McpError) or not annotations:
-                    return outcome
-                try:
-                    again = call.request.copy(annotations=annotations)
-                except ValueError as error:  # only now known: the tool mirrors an argument no header can carry
-                    return local_error(
-                        "unsupported_operation",
-                        str(error),
-                        data={"method": call.request.method, "version": agreement.version},
-                    )
-            else:
-                return outcome
+            again = self._corrected(call, outcome, refused)
+            if not isinstance(again, Request):
+                return again
             call.restart(again)
             try:
                 call.check()
             except McpError as error:
                 return error
+
+    def _corrected(self, call: Call, refusal: McpError, refused: set[str]) -> Request | McpError:
+        """The request to send after a refusal that says it was not run, or the error there is. Each correction is made
+        once.
+        """
+        request = call.request
+        if refusal.code == UNSUPPORTED_VERSION:
+            version = negotiation.another_version(refusal, self._allowed, refused)
+            if version is None:
+                return negotiation.no_version_left(refusal, self._allowed)
+            refused.add(version)
+            return request.copy(version=version)
+        if refusal.code == HEADER_MISMATCH and self._mirrors(request) and "headers" not in refused:
+            refused.add("headers")
+            listed = self._relist.run(self._list_tools, call.deadline)
+            annotations = self.catalog.annotations(request.params.get("name"))
+            if annotations and not isinstance(listed, McpError):
+                try:
+                    return request.copy(annotations=annotations)
+                except ValueError as error:  # only now known: the tool mirrors an argument that no header can carry
+                    return local_error("invalid_arguments", str(error), data={"method": request.method})
+        return refusal
+
+    def _list_tools(self, deadline: Deadline) -> list[Any] | McpError:
+        return self.lists.whole("tools", Request("tools/list"), deadline)
+
+    def _mirrors(self, request: Request) -> bool:
+        return request.method == "tools/call" and self.transport.traits.mirrors_headers
 
     def _attempt(self, call: Call, on_progress: OnProgress | None) -> Outcome:
         """One request on the wire and what came back for it."""
@@ -203,14 +208,12 @@ class Session:
         except McpError as error:  # a transport that is no generator
             return _fault(error)
         try:
-            return self._receive(call, wire_id, exchange, on_progress)
+            return self._receive(call, link, exchange, on_progress)
         finally:
             _let_go(exchange)
 
-    def _receive(
-        self, call: Call, wire_id: int, exchange: Iterator[Message], on_progress: OnProgress | None
-    ) -> Outcome:
-        method, late = call.request.method, 0
+    def _receive(self, call: Call, link: Link, exchange: Iterator[Message], on_progress: OnProgress | None) -> Outcome:
+        method, wire_id, late = call.request.method, call.wire_id or 0, 0
         while True:
             try:
                 message = next(exchange)
@@ -221,9 +224,10 @@ class Session:
             if not isinstance(message, dict):
                 return local_error("malformed", f"the transport gave a {type(message).__name__} for {method}")
             if "method" not in message:
-                return results.misdirected(message, wire_id, call.status) or results.decode(
-                    message, method, call.status
-                )
+                astray = results.misdirected(message, wire_id, call.status)
+                if astray is None and "id" in message and type(message["id"]) is not int:
+                    self._router.tolerate(message, link)
+                return astray or results.decode(message, method, call.status)
             progress = _progress_of(message, wire_id) if call.wants_progress else None
             settled = call.outcome
             if settled is not None:
@@ -233,7 +237,7 @@ class Session:
                 if late > MAX_LATE:
                     return timeout_error(call)
             if progress is None:
-                self._router.notice(message, call.link, call)  # type: ignore[arg-type]
+                self._router.notice(message, link, call)
                 continue
             call.deadline.extend()
             if on_progress is not None and not call.deadline.over:
@@ -284,7 +288,7 @@ class Session:
             self.transport.close(deadline)
 
     def _closed_error(self) -> McpError:
-        return local_error("closed", "the client is closed")
+        return local_error("closed", f"the client of {self.name} is closed")
 
     @property
     def name(self) -> str:

@@ -1,7 +1,7 @@
 """A daemon thread that does small jobs in order, started with the first one and gone when idle.
 
 A session has two: one runs the caller's callbacks, one sends what nobody waits for. Neither may hold up a reader or a
-    caller.
+caller.
 """
 
 from __future__ import annotations
@@ -20,33 +20,38 @@ IDLE_SECONDS = 5.0
 
 
 class Worker:
-    """`submit` never blocks. At most `limit` jobs wait; then the oldest is dropped and counted in `dropped`."""
+    """`submit` never blocks. At most `limit` jobs wait, and `max_weight` bytes of what they hold; then the oldest are
+    dropped and counted in `dropped`.
+    """
 
-    def __init__(self, name: str, limit: int) -> None:
+    def __init__(self, name: str, limit: int, max_weight: int = 16 * 1024 * 1024) -> None:
         self.dropped = 0
         self._name = name
         self._limit = limit
-        self._jobs: deque[Callable[[], object]] = deque()
-        self._changed = Condition(RLock())  # guards the fields here; jobs and log handlers run without it
+        self._max_weight = max_weight
+        self._jobs: deque[tuple[Callable[[], object], int]] = deque()
+        self._weight = 0
+        # Guards the fields here; jobs and log handlers run without it. Reentrant, for signal handlers.
+        self._changed = Condition(RLock())
         self._running = 0  # the pid whose thread serves the queue
         self._closed = False
         self._said = False
 
-    def submit(self, job: Callable[[], object]) -> None:
+    def submit(self, job: Callable[[], object], weight: int = 0) -> None:
         with self._changed:
             if self._closed:
                 return
-            if len(self._jobs) >= self._limit:
-                self._jobs.popleft()
+            self._jobs.append((job, weight))
+            self._weight += weight
+            while len(self._jobs) > self._limit or (self._weight > self._max_weight and len(self._jobs) > 1):
+                self._weight -= self._jobs.popleft()[1]
                 self.dropped += 1
-            self._jobs.append(job)
-            first_drop = self.dropped == 1 and len(self._jobs) == self._limit
+            say, self._said = self.dropped > 0 and not self._said, self.dropped > 0
             if self._running != getpid():
                 self._start()
             self._changed.notify()
-        if first_drop and not self._said:
-            self._said = True
-            logger("callbacks").warning("%s: more than %d are waiting; the oldest are dropped", self._name, self._limit)
+        if say:
+            logger("callbacks").warning("%s: too much is waiting; the oldest is dropped", self._name)
 
     def _start(self) -> None:
         """Under the lock. Where no thread can be started, what waits is tried again with the next job."""
@@ -69,7 +74,8 @@ class Worker:
                     if self._closed or (not self._changed.wait(IDLE_SECONDS) and not self._jobs):
                         self._running = 0
                         return
-                job = self._jobs.popleft()
+                job, weight = self._jobs.popleft()
+                self._weight -= weight
             try:
                 job()
             except BaseException:  # SystemExit too: it would end this thread and nobody would know

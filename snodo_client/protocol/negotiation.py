@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from ..outcome import Outcome
 
+# Statuses about who asks, and how often, not about the protocol.
+NOT_THE_PROTOCOL = (401, 403, 429)
 MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)
 
 
@@ -78,13 +80,11 @@ def negotiate(
         legacy = _legacy_signal(answer, silence_is_legacy)
         if legacy is not None:
             return _incompatible(allowed, None, f"{legacy}, as an older server may")
-        if answer.reason is not None:
-            return answer
-        if answer.code != UNSUPPORTED_VERSION:
+        if answer.reason is not None or answer.code != UNSUPPORTED_VERSION:
             return answer
         other = another_version(answer, modern, refused)
         if other is None:
-            return _incompatible(allowed, _supported(answer), "the server refuses every version offered")
+            return no_version_left(answer, allowed)
         refused.add(other)
         version = other
 
@@ -93,20 +93,33 @@ def _legacy_signal(answer: McpError, silence_is_legacy: bool) -> str | None:
     """What in the answer to the probe speaks for a server of the legacy era. A failing network or server never does."""
     if answer.reason == "timeout" and silence_is_legacy:
         return "the server did not answer server/discover in time"
+    status = answer.data.get("http_status") if answer.reason == "http_status" and answer.data else _status_of(answer)
+    if status is not None and (not 400 <= status < 500 or status in NOT_THE_PROTOCOL):
+        return None
     if answer.reason == "http_status":
-        status = (answer.data or {}).get("http_status", 0)
-        refused = 400 <= status < 500 and status != 429
-        return f"the server refused server/discover with HTTP status {status}" if refused else None
+        return f"the server refused server/discover with HTTP status {status}" if status is not None else None
     if answer.reason is None and answer.code not in MODERN_ERRORS:
         return f"the server refused server/discover with error {answer.code} ({answer.message[:200]})"
     return None
 
 
-def another_version(refusal: McpError, modern: Sequence[str], tried: set[str]) -> str | None:
+def _status_of(answer: McpError) -> int | None:
+    """The HTTP status of 400 and more that a server's error came with."""
+    cause = answer.cause
+    return cause[1] if isinstance(cause, tuple) and cause[0] == "http_status" else None
+
+
+def another_version(refusal: McpError, allowed: Sequence[str], tried: set[str]) -> str | None:
     """After -32022: a version both sides know that was not tried for this reason before. The one just refused may be
     listed: once more.
     """
-    return versions.mutual([version for version in modern if version not in tried], _supported(refusal))
+    modern = [version for version in allowed if version in versions.MODERN and version not in tried]
+    return versions.mutual(modern, _supported(refusal))
+
+
+def no_version_left(refusal: McpError, allowed: Sequence[str]) -> McpError:
+    """The error after -32022 when there is nothing else to try."""
+    return _incompatible(allowed, _supported(refusal), "the server refuses every version offered")
 
 
 def _supported(refusal: McpError) -> object:

@@ -6,6 +6,7 @@ then only adds its id and the metadata of its version.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from . import headers as http_headers
 from . import jsonrpc, tool_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from .tool_headers import Annotation
@@ -60,8 +61,8 @@ class Request:
     """One request, independent of id, link and attempt.
 
     `params` are the parameters without `_meta`; `meta` the caller's additions to it. `version` is the protocol version
-    it is sent with, set by the session. `annotations` are those of the tool's definition, when it is known: they become
-    `Mcp-Param-*` headers over HTTP.
+    it is sent with, set by the session. `annotations` are those of the tool's definition, None while it is not known:
+    they become `Mcp-Param-*` headers over HTTP.
     """
 
     __slots__ = ("_headers", "_members", "_meta", "_method", "annotations", "meta", "method", "params", "version")
@@ -79,16 +80,21 @@ class Request:
         self.params = own
         self.meta = _merged_meta(own.pop("_meta", None), meta, log_level)
         self.version = ""
-        self.annotations: Sequence[Annotation] = ()
+        self.annotations: Sequence[Annotation] | None = None
         self._method = _encoded_method(method)
-        # In a list, since the bound on nesting is the message's, and params stand one level down in it.
-        self._members = b"," + jsonrpc.encode([own])[2:-2] if own else b""
+        self._members = _encoded_members(own)
         self._meta = jsonrpc.encode(self.meta)[1:-1] + b"," if self.meta else b""
         self._headers: dict[str, str] | None = None
 
-    def copy(self, *, version: str | None = None, annotations: Sequence[Annotation] | None = None) -> Request:
-        """The same request for another version, or with the annotations of its tool. Raises ValueError for an argument
-        no header can carry.
+    def copy(
+        self,
+        *,
+        version: str | None = None,
+        annotations: Sequence[Annotation] | None = None,
+        params: dict[str, Any] | None = None,
+    ) -> Request:
+        """The same request for another version, with the annotations of its tool, or with other parameters. Raises
+        ValueError for an argument no header can carry.
         """
         new = object.__new__(Request)
         new.method, new.params, new.meta = self.method, self.params, self.meta
@@ -96,6 +102,8 @@ class Request:
         new.version = self.version if version is None else version
         new.annotations = self.annotations if annotations is None else annotations
         new._headers = None
+        if params is not None:
+            new.params, new._members = params, _encoded_members(params)
         if annotations:
             tool_headers.param_headers(annotations, self._arguments())
         return new
@@ -126,6 +134,11 @@ class Request:
 
     def __repr__(self) -> str:
         return f"Request({self.method!r})"
+
+
+def _encoded_members(params: dict[str, Any]) -> bytes:
+    # In a list, since the bound on nesting is the message's, and params stand one level down in it.
+    return b"," + jsonrpc.encode([params])[2:-2] if params else b""
 
 
 @lru_cache(maxsize=128)
@@ -162,8 +175,10 @@ def check_meta(meta: Mapping[str, Any]) -> None:
         prefix = key.partition("/")[0].split(".") if "/" in key else []
         if len(prefix) > 1 and prefix[1] in ("modelcontextprotocol", "mcp"):
             raise ValueError(f"meta key {key!r} is reserved by the protocol: use a prefix of your own")
-        if key == "progressToken" and (isinstance(value, bool) or not isinstance(value, (str, int))):
-            raise ValueError("meta['progressToken'] must be a string or an integer")
+        if key == "progressToken" and not isinstance(value, str):
+            raise ValueError("meta['progressToken'] must be a string: integers are the tokens this library gives out")
+        if key in ("tracestate", "baggage") and not isinstance(value, str):
+            raise ValueError(f"meta[{key!r}] must be a string in the W3C format")
         if key == "traceparent" and not _is_traceparent(value):
             raise ValueError("meta['traceparent'] does not follow the W3C Trace Context format")
 
@@ -182,11 +197,13 @@ def _is_traceparent(value: object) -> bool:
 
 
 def checked_object(value: object, what: str) -> Mapping[str, Any]:
-    """The dict a caller gave, an empty one for None."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise TypeError(f"{what} must be a dict, not {type(value).__name__}")
+    """The mapping a caller gave, an empty one for None."""
+    return {} if value is None else _mapping(value, what)
+
+
+def _mapping(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{what} must be a mapping, not {type(value).__name__}")
     return value
 
 
@@ -200,7 +217,10 @@ def retry_params(input_responses: Mapping[str, Any] | None, request_state: str |
     """What a retry with input has beside the original parameters (spec: basic/patterns/mrtr). None is left out."""
     params: dict[str, Any] = {}
     if input_responses is not None:
-        params["inputResponses"] = dict(checked_object(input_responses, "input_responses"))
+        answers = checked_object(input_responses, "input_responses")
+        params["inputResponses"] = {
+            key: dict(_mapping(answer, f"the answer {key!r} in input_responses")) for key, answer in answers.items()
+        }
     if request_state is not None:
         params["requestState"] = _text(request_state, "request_state")
     return params
@@ -214,7 +234,7 @@ def tool_name(tool: str | Mapping[str, Any]) -> str:
     """The name in a tool definition, or the name itself."""
     return (
         _text(tool.get("name"), "the definition's name")
-        if isinstance(tool, dict)
+        if isinstance(tool, Mapping)
         else _text(tool, "the tool (a name or a definition)")
     )
 
@@ -247,7 +267,7 @@ def complete_params(
     if wanted is None or not isinstance(ref.get(wanted), str):
         raise ValueError("ref must be {'type': 'ref/prompt', 'name': ...} or {'type': 'ref/resource', 'uri': ...}")
     if (
-        not isinstance(argument, dict)
+        not isinstance(argument, Mapping)
         or not isinstance(argument.get("name"), str)
         or not isinstance(argument.get("value"), str)
     ):
@@ -257,7 +277,7 @@ def complete_params(
     params: dict[str, Any] = {"ref": dict(ref), "argument": dict(argument)}
     if context is not None:
         arguments = checked_object(context, "context").get("arguments", {})
-        if not isinstance(arguments, dict) or not all(isinstance(value, str) for value in arguments.values()):
+        if not isinstance(arguments, Mapping) or not all(isinstance(value, str) for value in arguments.values()):
             raise ValueError("context must be {'arguments': {name: str}}: the arguments already chosen")
         params["context"] = dict(context)
     return params

@@ -13,6 +13,7 @@ import select
 from threading import RLock
 from typing import TYPE_CHECKING
 
+from ..engine.deadline import timed_out
 from ..outcome import McpError, local_error
 
 if TYPE_CHECKING:
@@ -74,11 +75,7 @@ class Frames:
             if call is not None:
                 call.check()
             elif deadline.over:
-                raise local_error(
-                    "timeout",
-                    f"the server did not take the message within {deadline.seconds:g} s",
-                    data={"timeout": deadline.seconds},
-                )
+                raise timed_out("the server did not take the message", deadline)
             self._await_writable(min(deadline.left(), _SLICE))
 
     def close(self, close_pipe: Callable[[], object]) -> None:

@@ -11,6 +11,7 @@ from os import getpid
 from threading import Event
 from typing import TYPE_CHECKING
 
+from ..engine.deadline import timed_out
 from ..log import logger
 from ..outcome import local_error
 from ..protocol import jsonrpc
@@ -97,8 +98,7 @@ class SdkTransport:
         self._links = [*(old for old in self._links if not old.hosted.ended.is_set()), link]
         if not link.ready.wait(deadline.left()):
             link.hosted.cancel()
-            what = f"{self._name} could not be started within {deadline.seconds:g} s: the event loop is busy"
-            raise local_error("timeout", what, data={"timeout": deadline.seconds})
+            raise timed_out(f"the event loop is busy: {self._name} was not started", deadline)
         return link
 
     def exchange(self, call: Call) -> Iterator[Message]:
@@ -123,8 +123,7 @@ class SdkTransport:
         write = _Write(_usable(link), body, taken.set)
         if not taken.wait(deadline.left()):
             write.withdraw()
-            what = f"{link.name} did not take a notification within {deadline.seconds:g} s"
-            raise local_error("timeout", what, data={"timeout": deadline.seconds})
+            raise timed_out(f"{link.name} did not take a notification", deadline)
 
     def close(self, deadline: Deadline) -> None:
         """Ends the calls that run, then the server: its input ends, so that it leaves its lifespan. If it stays, it is

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from .. import log
+from ..engine.deadline import timed_out
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
 from .base import Link, Traits
@@ -146,11 +147,7 @@ class StdioTransport:
         if closed:
             raise self._closed_error()
         if deadline.over:
-            raise local_error(
-                "timeout",
-                f"{self._command} was not started within {deadline.seconds:g} s",
-                data={"timeout": deadline.seconds},
-            )
+            raise timed_out(f"{self._command} was not started", deadline)
         env = environment(self._env, self._inherit_env)
         process = Process(self._command, self._args, env, self._cwd)
         name = f"{os.path.basename(self._command)} (pid {process.pid})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from threading import Event, Thread
+from threading import Thread
 from time import monotonic
 from typing import Any
 
@@ -85,8 +85,8 @@ def test_the_owner_wakes_when_somebody_settles_the_call() -> None:
 
 def test_settled_before_the_owner_looks() -> None:
     call = make()
-    call.finish(local_error("cancelled"))
-    assert raised(call).reason == "cancelled"
+    call.finish(local_error("closed"))
+    assert raised(call).reason == "closed"
     with pytest.raises(McpError):
         call.check()
     assert isinstance(call.outcome, McpError)
@@ -94,7 +94,7 @@ def test_settled_before_the_owner_looks() -> None:
 
 def test_the_first_end_wins() -> None:
     call = make()
-    first, second = local_error("cancelled"), Ok(1)
+    first, second = local_error("closed"), Ok(1)
     assert call.finish(first)
     assert not call.finish(second)
     assert call.outcome is first

@@ -85,7 +85,7 @@ def test_a_waiter_waits_no_longer_than_its_own_deadline() -> None:
     assert "listing the tools" in error.message
 
 
-@pytest.mark.parametrize("reason", ["timeout", "max_total_timeout", "cancelled"])
+@pytest.mark.parametrize("reason", ["timeout", "max_total_timeout"])
 def test_a_waiter_takes_over_when_the_leader_runs_out_of_its_own_time(reason: str) -> None:
     flight: Flight[str] = Flight("working")
     go, leading, results = Event(), Event(), {}

@@ -44,7 +44,7 @@ JSON = st.recursive(
 
 
 def session(transport: Transport, allowed: Any = MODERN, probe_timeout: float = 10.0, **options: Any) -> Session:
-    return Session(transport, IDENTITY, allowed, probe_timeout=probe_timeout, **options)
+    return Session(transport, IDENTITY, allowed, probe_timeout=probe_timeout, max_pages=1000, **options)
 
 
 def scripted(script: Any, traits: Traits | None = None, **options: Any) -> tuple[ScriptedTransport, Session]:
@@ -377,7 +377,7 @@ def test_a_refused_version_is_tried_once_more_per_call() -> None:
 
     transport, opened = scripted(refuse)
     outcome = ask(opened)
-    assert (outcome.code, outcome.reason) == (-32022, None)
+    assert reason(outcome) == "incompatible_versions"
     assert [request["id"] for request in transport.requests] == [1, 2]
     transport.script = lambda call: refuse(call) if call.wire_id == 3 else [result(call)]
     assert isinstance(ask(opened), Ok)
@@ -385,10 +385,12 @@ def test_a_refused_version_is_tried_once_more_per_call() -> None:
 
 
 @pytest.mark.parametrize("data", [None, {}, {"supported": ["2025-11-25"]}, {"supported": "2026-07-28"}, []])
-def test_a_refusal_without_a_version_of_ours_is_given_as_sent(data: Any) -> None:
+def test_a_refusal_without_a_version_of_ours_names_both_sides(data: Any) -> None:
     transport, opened = scripted(lambda call: [error(call, -32022, data=data)])
     outcome = ask(opened)
-    assert (outcome.code, outcome.data, len(transport.requests)) == (-32022, data, 1)
+    assert (reason(outcome), len(transport.requests)) == ("incompatible_versions", 1)
+    assert outcome.data["requested"] == ["2026-07-28"]
+    assert "2026-07-28" in outcome.message
 
 
 # -- relisting
@@ -397,56 +399,71 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header
 MIRRORS = Traits(mirrors_headers=True)
 
 
-def relisting(opened: Session, lists: list[int], tool: str = "x") -> Any:
-    def relist(deadline: Deadline) -> list[Any]:
-        lists.append(1)
-        Event().wait(0.1)
-        return opened.catalog.remember([{"name": tool, "inputSchema": SCHEMA}], "s")
+def picky(tool: str = "x") -> Any:
+    """A server whose tool wants its argument mirrored, and which lists it under this name."""
 
-    return relist
+    def script(call: Call) -> list[Message]:
+        if call.request.method == "tools/list":
+            Event().wait(0.1)
+            return [result(call, tools=[{"name": tool, "inputSchema": SCHEMA}])]
+        return [result(call)] if "Mcp-Param-A" in call.request.headers() else [error(call, -32020)]
 
-
-def picky(call: Call) -> list[Message]:
-    return [result(call)] if "Mcp-Param-A" in call.request.headers() else [error(call, -32020)]
-
-
-def mirrored(opened: Session, lists: list[int], a: Any = "b", tool: str = "x") -> Any:
-    request = Request("tools/call", {"name": "x", "arguments": {"a": a}})
-    return opened.call(request, Deadline(20), relist=relisting(opened, lists, tool))
+    return script
 
 
-def test_a_header_mismatch_lists_once_and_tries_once_more() -> None:
-    lists: list[int] = []
-    transport, opened = scripted(picky, MIRRORS)
-    assert isinstance(mirrored(opened, lists), Ok)
-    assert (len(lists), [request["id"] for request in transport.requests]) == (1, [1, 2])
-    transport.script = lambda call: [error(call, -32020)]
-    assert mirrored(opened, lists).code == -32020
-    assert (len(lists), len(transport.requests)) == (2, 4)
+def mirrored(opened: Session, a: Any = "b", **known: Any) -> Any:
+    return opened.call(Request("tools/call", {"name": "x", "arguments": {"a": a}}).copy(**known), Deadline(20))
+
+
+def methods(transport: ScriptedTransport) -> list[str]:
+    return [request["method"] for request in transport.requests]
+
+
+@pytest.mark.parametrize("known", [{}, {"annotations": []}], ids=["by name", "by an old definition"])
+def test_a_header_mismatch_lists_once_and_tries_once_more(known: Any) -> None:
+    transport, opened = scripted(picky(), MIRRORS)
+    assert isinstance(mirrored(opened, **known), Ok)
+    assert methods(transport) == ["tools/call", "tools/list", "tools/call"]
+    assert [request["id"] for request in transport.requests] == [1, 2, 3]
+
+
+def test_what_was_learnt_is_used_at_once() -> None:
+    transport, opened = scripted(picky(), MIRRORS)
+    assert isinstance(mirrored(opened), Ok)
+    assert isinstance(mirrored(opened), Ok)
+    assert methods(transport) == ["tools/call", "tools/list", "tools/call", "tools/call"]
+
+
+def test_a_mismatch_that_stays_is_given_as_sent() -> None:
+    def refuse(call: Call) -> list[Message]:
+        return picky()(call) if call.request.method == "tools/list" else [error(call, -32020)]
+
+    transport, opened = scripted(refuse, MIRRORS)
+    assert mirrored(opened).code == -32020
+    assert methods(transport) == ["tools/call", "tools/list", "tools/call"]
 
 
 def test_many_mismatches_at_once_share_a_list() -> None:
-    lists: list[int] = []
-    _, opened = scripted(lambda call: picky(call), MIRRORS)
+    transport, opened = scripted(picky(), MIRRORS)
     outcomes: list[Any] = []
-    together([lambda: outcomes.append(mirrored(opened, lists))] * 8)
+    together([lambda: outcomes.append(mirrored(opened))] * 8)
     assert all(isinstance(outcome, Ok) for outcome in outcomes)
-    assert len(lists) < 4
+    assert methods(transport).count("tools/list") < 4
 
 
 def test_a_mismatch_is_not_repeated_without_a_reason() -> None:
-    lists: list[int] = []
-    transport, opened = scripted(picky, MIRRORS)
-    assert mirrored(opened, lists, tool="other").code == -32020
-    assert ask(opened).code == -32020
-    assert (len(lists), len(transport.requests)) == (1, 2)
+    transport, opened = scripted(picky("other"), MIRRORS)
+    assert mirrored(opened).code == -32020
+    assert methods(transport) == ["tools/call", "tools/list"]
 
 
-def test_an_argument_no_header_can_carry_is_a_value_then() -> None:
-    _, opened = scripted(picky, MIRRORS)
-    outcome = mirrored(opened, [], a=5)
-    assert reason(outcome) == "unsupported_operation"
+def test_an_argument_no_header_can_carry_is_a_value_when_it_is_found_late_and_raises_when_it_is_known() -> None:
+    _, opened = scripted(picky(), MIRRORS)
+    outcome = mirrored(opened, a=5)
+    assert (reason(outcome), outcome.kind) == ("invalid_arguments", "validation")
     assert "'a'" in outcome.message
+    with pytest.raises(ValueError, match="'a'"):
+        mirrored(opened, a=5)
 
 
 # -- cancellation

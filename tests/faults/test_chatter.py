@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
 
 from snodo_client import Client, Ok
-from support.faulty import AT_ONCE, VERSION, Took, assert_serves, assert_timeout, check_received, http_server, serving
+from support.faulty import (
+    AT_ONCE,
+    VERSION,
+    Took,
+    assert_error,
+    assert_serves,
+    assert_timeout,
+    check_received,
+    http_server,
+    serving,
+)
 from support.scripted_http import Peer, Request, event, result
 from support.waiting import together, until
 
@@ -64,7 +74,7 @@ def test_a_flood_of_requests_is_never_answered(stream: str) -> None:
 def test_a_request_instead_of_an_answer_in_a_body() -> None:
     with serving("json") as server, server.connect() as client:
         outcome = client.call_tool("fault", {"send": [request("ping")]})
-        assert outcome.reason == "malformed"
+        assert_error(outcome, "malformed")
         assert_serves(client)
 
 
@@ -74,12 +84,12 @@ def test_a_request_instead_of_an_answer_in_a_body() -> None:
 def test_a_flood_of_notifications_before_the_answer(stream: str) -> None:
     seen: list[Any] = []
     flood = [notification("notifications/com.example/x", n=n) for n in range(500)]
-    with serving(stream) as server:
-        with server.connect(on_notification=lambda method, params: seen.append(params["n"])) as client:
-            outcome = client.call_tool("fault", {"send": [*flood * 4, ANSWER]})
-            assert isinstance(outcome, Ok), outcome
-            assert_serves(client)
-            until(lambda: len(seen) > 100)
+    options = {"on_notification": lambda method, params: seen.append(params["n"])}
+    with serving(stream) as server, server.connect(**options) as client:
+        outcome = client.call_tool("fault", {"send": [*flood * 4, ANSWER]})
+        assert isinstance(outcome, Ok), outcome
+        assert_serves(client)
+        until(lambda: len(seen) > 100)
     assert all(isinstance(number, int) for number in seen)
 
 
@@ -93,7 +103,9 @@ def test_an_endless_flood_on_stdout_costs_the_limit() -> None:
         assert_serves(client)
 
 
-@pytest.mark.parametrize("data", [event({"jsonrpc": "2.0", "method": "notifications/x"}), b": x\n\n", b"data: junk\n\n"])
+@pytest.mark.parametrize(
+    "data", [event({"jsonrpc": "2.0", "method": "notifications/x"}), b": x\n\n", b"data: junk\n\n"]
+)
 def test_an_endless_flood_of_events_costs_the_limit(data: bytes) -> None:
     def reply(peer: Peer, _: Request) -> None:
         peer.start_sse()
@@ -108,8 +120,6 @@ def test_an_endless_flood_of_events_costs_the_limit(data: bytes) -> None:
 
 
 def test_a_callback_that_hangs_or_raises_holds_no_call_up(stream: str) -> None:
-    from threading import Event
-
     release = Event()
 
     def hang(method: str, params: Any) -> None:
@@ -129,7 +139,6 @@ def test_a_callback_that_hangs_or_raises_holds_no_call_up(stream: str) -> None:
     "text",
     [
         '{"jsonrpc":"2.0","method":5}',
-        '{"jsonrpc":"2.0","method":null,"id":$ID}',
         '{"jsonrpc":"2.0","method":"notifications/x","params":[]}',
         '{"jsonrpc":"2.0","method":"notifications/x","params":"x"}',
         '{"jsonrpc":"2.0","method":"notifications/message","params":{}}',
@@ -190,7 +199,7 @@ def test_forty_threads_answered_in_reverse_order_on_stdio(protocol: str) -> None
         outcomes: dict[int, Any] = {}
 
         def call(number: int) -> None:
-            text = '{"jsonrpc":"2.0","id":$ID,"result":{"number":%d}}' % number
+            text = '{"jsonrpc":"2.0","id":$ID,"result":' + json.dumps({"number": number}) + "}"
             outcomes[number] = client.call_tool("fault", {"send": [text], "reverse": 40}, timeout=15)
 
         together([lambda number=number: call(number) for number in range(40)])  # type: ignore[misc]
@@ -201,7 +210,7 @@ def test_forty_threads_answered_in_reverse_order_on_stdio(protocol: str) -> None
 @pytest.mark.parametrize("sse", [False, True])
 def test_forty_threads_answered_in_reverse_order_over_http(sse: bool) -> None:
     everybody = Barrier(40)
-    turns = [__import__("threading").Event() for _ in range(41)]
+    turns = [Event() for _ in range(41)]
     turns[40].set()
 
     def reply(peer: Peer, request: Request) -> None:

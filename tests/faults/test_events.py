@@ -39,7 +39,9 @@ def lines_of(request: Request, text: str = TEXT) -> list[bytes]:
 
 
 @pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"], ids=["plain", "bom"])
-@pytest.mark.parametrize("ends", [[b"\n"], [b"\r"], [b"\r\n"], [b"\n", b"\r", b"\r\n"], [b"\r", b"\r\n", b"\n"]], ids=repr)
+@pytest.mark.parametrize(
+    "ends", [[b"\n"], [b"\r"], [b"\r\n"], [b"\n", b"\r", b"\r\n"], [b"\r", b"\r\n", b"\n"]], ids=repr
+)
 @pytest.mark.parametrize("size", [1, 3, 2**20])
 def test_every_line_end_split_anywhere(bom: bytes, ends: list[bytes], size: int) -> None:
     def document(request: Request) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 
 from snodo_client import Client, Ok
 from support.faulty import ALL, AT_ONCE, VERSION, Took, assert_error, assert_serves, serving
+from support.waiting import together
 
 TOOL = {"name": "ok", "inputSchema": {"type": "object"}}
 
@@ -80,13 +81,13 @@ def test_a_thousand_and_one_pages() -> None:
 
 
 def test_one_limit_holds_over_endless_pages(kind: str) -> None:
-    with serving(kind, {"tools/list": [{**page('"$N"'), "wait": 0.01}]}) as server:
-        with server.connect(max_pages=10**9) as client:
-            with Took() as took:
-                outcome = client.list_tools(timeout=0.3)
-            assert took.on_time(0.3)
-            assert_error(outcome, "timeout", code=-32001, timeout=0.3)
-            assert_serves(client)
+    faults = {"tools/list": [page('"$N"')]}
+    with serving(kind, faults) as server, server.connect(max_pages=10**9) as client:
+        with Took() as took:
+            outcome = client.list_tools(timeout=0.3)
+        assert took.on_time(0.3)
+        assert_error(outcome, "timeout", code=-32001, timeout=0.3)
+        assert_serves(client)
 
 
 @pytest.mark.parametrize("tools", [None, {}, "x", 1, True])
@@ -110,7 +111,7 @@ def test_a_list_may_not_ask_for_input(kind: str) -> None:
 
 @pytest.mark.parametrize("kind_of_result", ["null", "1", '"partial"'])
 def test_a_page_of_another_type_makes_no_short_list(kind: str, kind_of_result: str) -> None:
-    odd = {"send": ['{"jsonrpc":"2.0","id":$ID,"result":{"tools":[],"resultType":%s}}' % kind_of_result]}
+    odd = {"send": ['{"jsonrpc":"2.0","id":$ID,"result":{"tools":[],"resultType":' + kind_of_result + "}}"]}
     assert_error(listed(kind, page('"a"'), odd, asked=2), "unknown_result_type")
 
 
@@ -139,8 +140,6 @@ def test_definitions_that_are_hostile(kind: str) -> None:
 
 
 def test_pages_from_many_threads() -> None:
-    from support.waiting import together
-
     def handle(message: Any, context: Any) -> Any:
         cursor = int((message.get("params") or {}).get("cursor") or 0)
         result = {"tools": [{"name": str(cursor)}]} | ({"nextCursor": str(cursor + 1)} if cursor < 9 else {})

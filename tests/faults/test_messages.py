@@ -114,6 +114,7 @@ def test_a_foreign_id_among_many_calls_harms_none() -> None:
         answer(ERROR + "," + RESULT),
         '{"jsonrpc":"2.0","id":$ID}',
         answer('"something":1'),
+        answer('"method":null'),
         answer('"result":null'),
         answer('"result":[]'),
         answer('"result":"text"'),
@@ -138,7 +139,8 @@ def test_a_message_that_is_no_response_is_malformed_at_once(kind: str, text: str
 
 @pytest.mark.parametrize("kind_of_result", ['"done"', '""', "null", "1", "true", "[]", "{}", '"COMPLETE"'])
 def test_an_unknown_result_type_is_an_error(kind: str, kind_of_result: str) -> None:
-    error = assert_error(outcome_of(kind, answer('"result":{"resultType":%s}' % kind_of_result)), "unknown_result_type")
+    text = answer('"result":{"resultType":' + kind_of_result + "}")
+    error = assert_error(outcome_of(kind, text), "unknown_result_type")
     assert "result_type" in error.data
 
 
@@ -149,7 +151,7 @@ def test_an_unknown_result_type_is_an_error(kind: str, kind_of_result: str) -> N
      '"inputRequests":{"a":{"method":"elicitation/create","params":[]}}'],
 )  # fmt: skip
 def test_a_malformed_request_for_input_is_an_error(kind: str, members: str) -> None:
-    text = answer('"result":{"resultType":"input_required"%s}' % (members and "," + members))
+    text = answer('"result":{' + ",".join(filter(None, ['"resultType":"input_required"', members])) + "}")
     assert_error(outcome_of(kind, text), "invalid_result")
 
 
@@ -165,7 +167,8 @@ def test_a_request_for_input_arrives(kind: str) -> None:
 @pytest.mark.parametrize(
     "value",
     ["NaN", "Infinity", "-Infinity", "1e999", "[" * 10_000 + "]" * 10_000, '{"a":' * 10_000 + "1" + "}" * 10_000,
-     "[" * 10_000, "9" * 5000, "-" + "9" * 5000, "1." + "9" * 5000, "01", "tru", '"\\x"', '"unfinished', "1 2", '"\x01"'],
+     "[" * 10_000, "9" * 5000, "-" + "9" * 5000, "1." + "9" * 5000, "01", "tru", '"\\x"', '"unfinished', "1 2",
+     '"\x01"'],
     ids=lambda value: value[:12],
 )  # fmt: skip
 @pytest.mark.parametrize("wire", ["stdio", "json"])
@@ -237,3 +240,26 @@ def test_errors_name_the_server(kind: str, text: str, reason: str) -> None:
     with serving(kind) as server, server.connect() as client:
         error = assert_error(client.call_tool("fault", {"send": [text]}), reason)
         assert server.name in error.message
+
+
+# -- late
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"send": [answer(RESULT)]},
+        {"send": [answer('"result":{"value":NaN}')]},
+        {"send": [answer('"result":{"text":"$FILL"}')], "fill": 2 * 4096},
+        {"send": [answer('"result":[]'), answer(RESULT + "," + ERROR), '{"jsonrpc":"2.0","id":$ID}']},
+        {"send": ["junk", "[]", '"text"']},
+    ],
+    ids=["right", "no json", "too long", "no response", "junk"],
+)
+def test_a_late_answer_to_a_call_that_is_over_harms_not_the_next(fault: dict[str, Any]) -> None:
+    with serving("stdio") as server, server.connect(max_line_bytes=4096) as client:
+        outcome = client.call_tool("fault", {**fault, "wait": 0.2}, timeout=0.05)
+        assert_error(outcome, "timeout", code=-32001)
+        assert_serves(client)  # sent before the late answer comes
+        assert_serves(client)
+        assert server.calls() == 1

@@ -35,7 +35,8 @@ def counts(server: Any) -> tuple[int, int]:
 
 def assert_refused(outcome: Any) -> None:
     assert isinstance(outcome, McpError)
-    assert (outcome.code, outcome.message, outcome.data, outcome.reason) == (-32020, "header mismatch", REFUSED["data"], None)
+    assert (outcome.code, outcome.message, outcome.reason) == (-32020, "header mismatch", None)
+    assert outcome.data == REFUSED["data"]
 
 
 @pytest.mark.parametrize("status", ["400 Bad Request", "200 OK"])
@@ -56,9 +57,14 @@ def test_refused_for_ever(status: str) -> None:
 
 
 def test_refused_for_ever_by_definition() -> None:
-    with http_server(refuse) as server, Client.connect(server.url) as client:
+    def reply(peer: Peer, request: Request) -> None:
+        listed(peer, request, TOOL) if request.message["method"] == "tools/list" else refuse(peer, request)
+
+    with http_server(reply) as server, Client.connect(server.url) as client:
         assert_refused(client.call_tool(TOOL, {"region": "eu"}))
-        assert counts(server) == (1, 0)
+        assert counts(server) == (2, 1)
+        sent = [request.header("mcp-param-region") for request in server.requests if b'"fault"' in request.body]
+        assert sent == ["eu", "eu"]
         assert_serves(client)
 
 

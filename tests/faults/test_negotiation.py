@@ -54,7 +54,7 @@ def test_a_discovery_without_versions(kind: str, result: Any) -> None:
     assert_error(connect_error(kind, answer(result)), "invalid_result")
 
 
-@pytest.mark.parametrize("versions", [[], ["2099-01-01"], ["2025-11-25"], [""], ["x" * 10_000] * 100], ids=lambda v: len(v))
+@pytest.mark.parametrize("versions", [[], ["2099-01-01"], ["2025-11-25"], [""], ["x" * 500] * 200], ids=len)
 def test_a_discovery_without_a_version_of_ours(kind: str, versions: list[str]) -> None:
     error = connect_error(kind, answer({"supportedVersions": versions}))
     error = assert_error(error, "incompatible_versions", code=-32602, kind="protocol")
@@ -95,7 +95,12 @@ def test_a_discovery_of_another_type(kind: str, result: Any, reason: str) -> Non
 
 @pytest.mark.parametrize("capabilities", [None, [], "tools", 1])
 def test_odd_capabilities_do_not_matter(kind: str, capabilities: Any) -> None:
-    result = {"supportedVersions": ["2099-01-01", VERSION], "capabilities": capabilities, "instructions": 5, "_meta": []}
+    result = {
+        "supportedVersions": ["2099-01-01", VERSION],
+        "capabilities": capabilities,
+        "instructions": 5,
+        "_meta": [],
+    }
     with serving(kind, {"server/discover": [{"send": [answer(result)]}]}) as server, server.connect() as client:
         assert (client.server_capabilities, client.server_info, client.instructions) == (None, None, None)
         assert_serves(client)
@@ -155,8 +160,7 @@ def test_a_call_whose_version_is_refused_is_sent_once_more_at_most(kind: str, su
         with Took() as took:
             outcome = client.call_tool("fault", {"send": [text]})
         assert took.seconds < AT_ONCE
-        assert isinstance(outcome, McpError)
-        assert (outcome.code, outcome.data, outcome.reason) == (-32022, {"supported": supported}, None)
+        assert_error(outcome, "incompatible_versions", code=-32602, kind="protocol")
         assert_serves(client)
         assert server.calls() == times
 

@@ -28,7 +28,9 @@ def test_a_mebibyte_of_stderr_without_a_line_end_blocks_nothing(text: str) -> No
 
 
 @pytest.mark.parametrize("code", [0, 3])
-@pytest.mark.parametrize("sent", [[], ["junk"], ['{"jsonrpc":"2.0","id":$ID,"res']], ids=["none", "junk", "half a line"])
+@pytest.mark.parametrize(
+    "sent", [[], ["junk"], ['{"jsonrpc":"2.0","id":$ID,"res']], ids=["none", "junk", "half a line"]
+)
 @pytest.mark.parametrize("protocol", ["auto", VERSION])
 def test_an_exit_in_mid_call(code: int, sent: list[str], protocol: str) -> None:
     with serving("stdio") as server, server.connect(protocol=protocol) as client:

@@ -58,7 +58,9 @@ def test_within_the_origin(code: int, absolute: bool) -> None:
 
 
 @pytest.mark.parametrize("code", CODES)
-@pytest.mark.parametrize("place", ["{url}", "{bare}", "https:{bare}", "http://localhost:{port}/mcp", "http://user@{at}/"])
+@pytest.mark.parametrize(
+    "place", ["{url}", "{bare}", "https:{bare}", "http://localhost:{port}/mcp", "http://user@{at}/"]
+)
 def test_to_another_origin(code: int, place: str, elsewhere: ScriptedServer) -> None:
     def reply(peer: Peer, request: Request) -> None:
         host = f"127.0.0.1:{elsewhere.port}"

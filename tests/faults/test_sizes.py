@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import zlib
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from snodo_client import Client, Ok
-from support.faulty import AT_ONCE, Took, assert_error, assert_serves, http_server, serving
+from support.faulty import AT_ONCE, Took, assert_error, assert_serves, failed_connect, http_server, serving
 from support.http_calls import MemoryPeak
-from support.scripted_http import Gone, Peer, Request, result
+from support.scripted_http import Gone, Peer, Request, ScriptedServer, each_request, result
+from support.waiting import until
 
 MIB = 2**20
 CAP = 4096
@@ -80,9 +82,6 @@ def test_a_page_of_256_mib(status: str) -> None:
 
 
 def test_a_discovery_of_256_mib() -> None:
-    from support.faulty import failed_connect
-    from support.scripted_http import ScriptedServer, each_request
-
     flood = Flood("200 OK", "Content-Type: application/json", "Transfer-Encoding: chunked", chunked=True)
     with ScriptedServer(each_request(flood)) as server, Took() as took:
         error = failed_connect(lambda: Client.connect(server.url))
@@ -182,10 +181,6 @@ def test_the_default_limit_of_a_line(over: int) -> None:
 
 
 def test_a_line_over_the_limit_fails_its_own_call_and_no_other() -> None:
-    from threading import Thread
-
-    from support.waiting import until
-
     with serving("stdio") as server, server.connect(max_line_bytes=CAP) as client:
         outcomes: list[Any] = []
         waits = {"send": ['{"jsonrpc":"2.0","id":$ID,"result":{"waited":1}}'], "reverse": 2}

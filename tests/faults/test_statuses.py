@@ -36,10 +36,14 @@ def outcome_of(reply: Any, times: int = 1) -> Any:
              b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 205 Reset\r\nContent-Length: 0\r\n\r\n"]
 )  # fmt: skip
 def test_a_success_without_an_answer(head: bytes) -> None:
-    assert_error(outcome_of(lambda peer, _: peer.send(head)), "malformed", http_status=int(head[9:12]), content_type=None)
+    assert_error(
+        outcome_of(lambda peer, _: peer.send(head)), "malformed", http_status=int(head[9:12]), content_type=None
+    )
 
 
-@pytest.mark.parametrize("status", ["400 Bad Request", "404 Not Found", "405 No", "500 Oops", "502 Bad Gateway", "503 Busy"])
+@pytest.mark.parametrize(
+    "status", ["400 Bad Request", "404 Not Found", "405 No", "500 Oops", "502 Bad Gateway", "503 Busy"]
+)
 def test_a_page_instead_of_an_answer(status: str) -> None:
     error = assert_error(
         outcome_of(lambda peer, _: peer.respond(status, HTML, kind="text/html")),
@@ -70,7 +74,9 @@ def test_a_page_instead_of_an_answer(status: str) -> None:
 )
 @pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Busy"])
 def test_retry_after(status: str, header: str, least: float | None, most: float | None) -> None:
-    outcome = outcome_of(lambda peer, _: peer.respond(status, b"slow down", f"Retry-After: {header}", kind="text/plain"))
+    outcome = outcome_of(
+        lambda peer, _: peer.respond(status, b"slow down", f"Retry-After: {header}", kind="text/plain")
+    )
     error = assert_error(outcome, "http_status", http_status=int(status[:3]), excerpt="slow down")
     if least is None or most is None:
         assert "retry_after" not in error.data
@@ -214,9 +220,9 @@ def test_a_stream_cut_after_the_answer() -> None:
 @pytest.mark.parametrize("method", ["tools/list", "resources/list", "tools/call", "resources/read", "prompts/get"])
 def test_a_kept_connection_that_closes_under_a_request(method: str) -> None:
     """Lists and reads may be sent again, once, on another connection; what may have run may not."""
-    params = {"tools/call": {"name": "fault"}, "resources/read": {"uri": "x:y"}, "prompts/get": {"name": "x"}}.get(method)
+    params = {"tools/call": {"name": "fault"}, "resources/read": {"uri": "x:y"}}.get(method, {"name": "x"})
     repeatable = method.endswith("/list") or method == "resources/read"
-    members = {"tools": [], "resources": [], "contents": [], "messages": [], "content": []}
+    members: dict[str, Any] = {"tools": [], "resources": [], "contents": [], "messages": [], "content": []}
 
     def reply(peer: Peer, request: Request) -> None:
         if peer.number == 1:

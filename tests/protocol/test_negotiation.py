@@ -186,7 +186,7 @@ def test_silence_speaks_for_an_older_server_where_it_may() -> None:
 @pytest.mark.parametrize(
     "reason",
     ["closed", "exited", "unreachable", "tls", "malformed", "too_large", "unexpected_id", "unauthorized",
-     "unknown_result_type", "invalid_result", "cross_origin_redirect", "transport_failure", "cancelled",
+     "unknown_result_type", "invalid_result", "cross_origin_redirect", "transport_failure",
      "handler_failure"],
 )  # fmt: skip
 def test_failures_never_downgrade(reason: str) -> None:

@@ -159,7 +159,7 @@ def test_meta_wins_over_the_meta_of_params_but_not_over_the_library() -> None:
     ],
 )  # fmt: skip
 def test_good_meta_keys(key: str) -> None:
-    assert message(Request("x", meta={key: 1}))["params"]["_meta"][key] == 1
+    assert message(Request("x", meta={key: "1"}))["params"]["_meta"][key] == "1"
 
 
 @pytest.mark.parametrize(
@@ -210,13 +210,13 @@ def test_bad_trace_parents(value: object) -> None:
         Request("x", meta={"traceparent": value})
 
 
-@pytest.mark.parametrize("token", ["", "a", 0, 7])
+@pytest.mark.parametrize("token", ["", "a", "7"])
 def test_a_progress_token_of_the_callers_passes(token: object) -> None:
     assert message(Request("x", meta={"progressToken": token}))["params"]["_meta"]["progressToken"] == token
 
 
-@pytest.mark.parametrize("token", [None, True, 1.5, [], {}])
-def test_progress_tokens_are_strings_or_integers(token: object) -> None:
+@pytest.mark.parametrize("token", [None, True, 1.5, [], {}, 7])  # integers are what the library itself gives out
+def test_progress_tokens_are_strings(token: object) -> None:
     with pytest.raises(ValueError, match="progressToken"):
         Request("x", meta={"progressToken": token})
 

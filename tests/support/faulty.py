@@ -42,8 +42,10 @@ class Serving:
         self._connect = connect
         self._received = received
         self.clients: list[Client] = []
+        self.connects = 0
 
     def connect(self, **options: Any) -> Client:
+        self.connects += 1
         client = self._connect(**{"timeout": PATIENT, **options})
         self.clients.append(client)
         return client
@@ -69,6 +71,8 @@ def serving(kind: str, faults: Faults | None = None, **options: Any) -> Iterator
     if kind == "direct":
         server = Serving(kind, "in-process server", lambda **more: Client.direct(_handler(plan), **more), _all(plan))
         yield server
+        if server.connects == 1:  # ids are unique within one client
+            check_received(plan.received)
     elif kind == "stdio":
         target = ("stdio", sys.executable, ["-I", "-S", SCRIPT, json.dumps(faults or {})])
 
@@ -82,11 +86,10 @@ def serving(kind: str, faults: Faults | None = None, **options: Any) -> Iterator
             check_received(server.received())
     else:
         with ScriptedServer(each_request(_deliver(plan, kind)), **options) as http:
-            yield Serving(kind, http.url, lambda **more: Client.connect(http.url, **more), _all(plan))
-        check_received(plan.received)
-        return
-    if kind == "direct":
-        check_received(plan.received)
+            server = Serving(kind, http.url, lambda **more: Client.connect(http.url, **more), _all(plan))
+            yield server
+        if server.connects == 1:
+            check_received(plan.received)
     for client in server.clients:
         client.close()
 

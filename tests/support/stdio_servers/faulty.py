@@ -2,16 +2,20 @@
 
 What it does wrong is said by the arguments of a call of the tool "fault", or by a plan: method -> list of faults, of
 which each request takes the next, and the last stays. A fault is a mapping: `send` are the texts to send in place of
-the answer (`$ID` is the id, `$PREV` the one before, `$N` the number of the request), and the rest is for the connection.
+the answer (`$ID` is the id, `$PREV` the one before, `$N` the number of the request); the rest is for the connection.
 Knows nothing of the library under test. Run as a program it serves stdio, with a plan as its argument.
 """
+
+from __future__ import annotations
 
 import json
 import os
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 VERSION = "2026-07-28"
 DISCOVERED = {
@@ -28,19 +32,20 @@ TOOLS = {"resultType": "complete", "tools": [{"name": "ok", "inputSchema": {"typ
 class Plan:
     """Decides what comes back for each message, and keeps all that came in."""
 
-    def __init__(self, faults):
+    def __init__(self, faults: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         self.faults = faults
-        self.received = []
-        self._counts = {}
+        self.received: list[dict[str, Any]] = []
+        self._counts: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def fault(self, message):
+    def fault(self, message: dict[str, Any]) -> dict[str, Any]:
         """What to do for a message: a fault, with its texts filled in."""
         method = message["method"]
         with self._lock:
             self.received.append(message)
             number = self._counts[method] = self._counts.get(method, 0) + 1
         params = message.get("params") or {}
+        fault: Mapping[str, Any]
         if method in self.faults:
             planned = self.faults[method]
             fault = planned[min(number, len(planned)) - 1]
@@ -57,7 +62,7 @@ class Plan:
         ]
         return {**fault, "send": texts}
 
-    def _answer(self, message):
+    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         answer = {"jsonrpc": "2.0", "id": message["id"]}
         match message["method"]:
             case "server/discover":
@@ -72,12 +77,12 @@ class Plan:
         return {**answer, "error": {"code": -32601, "message": "no such method"}}
 
 
-def write(data):
+def write(data: bytes) -> None:
     while data:
         data = data[os.write(1, data) :]
 
 
-def perform(fault):
+def perform(fault: Mapping[str, Any]) -> None:
     os.write(2, fault.get("stderr", "").encode())
     left = fault.get("stderr_bytes", 0)
     while left:
@@ -103,9 +108,9 @@ def perform(fault):
         time.sleep(0.01)
 
 
-def main():
+def main() -> None:
     plan = Plan(json.loads(sys.argv[1]) if sys.argv[1:] else {})
-    held = []
+    held: list[dict[str, Any]] = []
     for line in sys.stdin.buffer:
         fault = plan.fault(json.loads(line))
         if "reverse" not in fault:
