@@ -69,6 +69,9 @@ REASONS: dict[str, Reason] = {
         "raise max_total_timeout=",
         ("max_total_timeout",),
     ),
+    "cancelled": Reason(
+        CLOSED, "transport", "the call was cancelled on this side", "call again if the answer is still wanted", ()
+    ),
     "forked": Reason(
         CLOSED, "transport", "the client belongs to the process it was made in", "connect in the child process", ()
     ),

@@ -4,61 +4,28 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from snodo_client import Client, McpError
 from snodo_client.testing.demo import demo_server
-from support.faulty import SCRIPT, VERSION, serving
+from support.faulty import SCRIPT, serving
+from support.http_calls import VERSION
+from support.leaks import repeat
 from support.scripted_http import ScriptedServer, each_request
-from support.waiting import until
+
+if TYPE_CHECKING:
+    from peers import Peers
 
 CYCLES = 100
 FAILURES = 50
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files where Linux lists them")
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-def children() -> int:
-    """Processes of ours, also those that have ended and were not waited for."""
-    found = 0
-    for task in os.listdir("/proc/self/task"):
-        with suppress(FileNotFoundError):  # the thread has just ended
-            found += len(Path(f"/proc/self/task/{task}/children").read_text().split())
-    return found
-
-
-def counts() -> tuple[int, int, int]:
-    return threading.active_count(), descriptors(), children()
-
-
-@contextmanager
-def nothing_left(once: Callable[[], Any]) -> Iterator[None]:
-    """Counts after one round, which may start what is kept for the life of the process, and after the block."""
-    once()
-    before = counts()
-    yield
-    with suppress(AssertionError):  # what is still there is told below
-        until(lambda: all(now <= then for now, then in zip(counts(), before, strict=True)), 10)
-    after = counts()
-    names = [thread.name for thread in threading.enumerate()]
-    assert all(now <= then for now, then in zip(after, before, strict=True)), (before, after, names)
-
-
-def repeat(times: int, once: Callable[[], Any]) -> None:
-    with nothing_left(once):
-        for _ in range(times):
-            once()
 
 
 @pytest.fixture
@@ -80,16 +47,33 @@ def test_direct(inline: bool) -> None:
     repeat(CYCLES, once)
 
 
-def test_direct_with_a_server_object() -> None:
-    sdk = pytest.importorskip("mcp.server.mcpserver", reason="the mcp package is not installed here")
-    server = sdk.MCPServer("leaks")
-    server.tool()(lambda a, b: a + b)
+SDK_CYCLES = """
+from mcp.server import MCPServer
+from snodo_client import Client
+from support.leaks import repeat
 
-    def once() -> None:
-        with Client.direct(server) as client:
-            client.list_tools().unwrap()
+server = MCPServer("leaks")
 
-    repeat(CYCLES, once)
+@server.tool()
+def add(a: int, b: int) -> int:
+    return a + b
+
+def once():
+    with Client.direct(server) as client:
+        client.call_tool("add", {"a": 1, "b": 2}).unwrap()
+
+repeat(100, once)
+print("nothing left")
+"""
+
+
+def test_direct_with_a_server_object(peers: Peers) -> None:
+    """In an environment that has the SDK."""
+    tests = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tests.parent), str(tests)])}
+    command = [str(peers.modern), "-c", SDK_CYCLES]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.endswith("nothing left\n"), done.stderr[-5000:]
 
 
 @pytest.mark.parametrize("callback", [False, True])

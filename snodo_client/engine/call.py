@@ -123,7 +123,8 @@ class Call:
             if isinstance(message, dict):
                 return message
             fault = "not an object"
-        raise local_error("malformed", f"the answer to {self.request.method} cannot be read: {fault}")
+        server = self.link.name if self.link is not None else "the server"
+        raise local_error("malformed", f"{server} answered {self.request.method} with what cannot be read: {fault}")
 
     def check(self) -> None:
         """Raise the outcome somebody else settled this call with, or the timeout when the deadline is over."""

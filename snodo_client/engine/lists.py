@@ -40,7 +40,7 @@ class Lists:
         self, kind: str, request: Request, deadline: Deadline, on_progress: OnProgress | None = None
     ) -> list[dict[str, Any]] | McpError:
         """Every item of a list, all pages inside one deadline. `request` is the one for the first page."""
-        steps = pages.walk(request.method, self._max_pages)
+        steps = pages.walk(request.method, self._max_pages, self._server())
         try:
             cursor = next(steps)
             while True:
@@ -59,7 +59,7 @@ class Lists:
         if not isinstance(outcome, Ok):
             return outcome  # type: ignore[return-value]  # results.decode lets no list ask for input
         method, key = LISTS[kind]
-        page = pages.page(outcome.value, method, key)
+        page = pages.page(outcome.value, method, key, self._server())
         if isinstance(page, Page):
             left_out = len(page.result[key]) - len(page.items)
             if left_out and method not in self._warned:

@@ -96,7 +96,9 @@ class Session:
                 self.transport.close(Deadline(CLOSE_SECONDS))  # it was opened while somebody closed us
             return self._closed_error()
         traits = self.transport.traits
-        steps = negotiation.negotiate(self._allowed, traits.eras, silence_is_legacy=traits.silence_is_legacy)
+        steps = negotiation.negotiate(
+            self._allowed, traits.eras, self._link.name, silence_is_legacy=traits.silence_is_legacy
+        )
         try:
             request = next(steps)
             while True:
@@ -172,7 +174,7 @@ class Session:
         if refusal.code == UNSUPPORTED_VERSION:
             version = negotiation.another_version(refusal, self._allowed, refused)
             if version is None:
-                return negotiation.no_version_left(refusal, self._allowed)
+                return negotiation.no_version_left(refusal, self._allowed, self.name)
             refused.add(version)
             return request.copy(version=version)
         if refusal.code == HEADER_MISMATCH and self._mirrors(request) and "headers" not in refused:
@@ -218,16 +220,18 @@ class Session:
             try:
                 message = next(exchange)
             except StopIteration:
-                return local_error("closed", f"the connection ended before {method} was answered")
+                return local_error("closed", f"{link.name} ended the exchange before {method} was answered")
             except McpError as error:
                 return _fault(error)
             if not isinstance(message, dict):
-                return local_error("malformed", f"the transport gave a {type(message).__name__} for {method}")
+                return local_error(
+                    "malformed", f"{link.name}: the transport gave a {type(message).__name__} for {method}"
+                )
             if "method" not in message:
-                astray = results.misdirected(message, wire_id, call.status)
+                astray = results.misdirected(message, wire_id, link.name, call.status)
                 if astray is None and "id" in message and type(message["id"]) is not int:
                     self._router.tolerate(message, link)
-                return astray or results.decode(message, method, call.status)
+                return astray or results.decode(message, method, link.name, call.status)
             progress = _progress_of(message, wire_id) if call.wants_progress else None
             settled = call.outcome
             if settled is not None:

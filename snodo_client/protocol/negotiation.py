@@ -60,7 +60,7 @@ class Agreement:
 
 
 def negotiate(
-    allowed: Sequence[str], eras: Sequence[str], *, silence_is_legacy: bool
+    allowed: Sequence[str], eras: Sequence[str], server: str, *, silence_is_legacy: bool
 ) -> Generator[Request, Outcome, Agreement | McpError]:
     """Decide between the `allowed` versions (newest first) that the transport's `eras` can carry. A single era that is
     modern needs no question.
@@ -74,32 +74,32 @@ def negotiate(
     while True:
         answer = yield Request("server/discover").copy(version=version)
         if isinstance(answer, Ok):
-            return _discovered(answer.value, allowed, modern, version)
+            return _discovered(answer.value, allowed, modern, version, server)
         if not isinstance(answer, McpError):
-            return local_error("invalid_result", "the server answered server/discover by asking for input")
-        legacy = _legacy_signal(answer, silence_is_legacy)
+            return local_error("invalid_result", f"{server} answered server/discover by asking for input")
+        legacy = _legacy_signal(answer, server, silence_is_legacy)
         if legacy is not None:
             return _incompatible(allowed, None, f"{legacy}, as an older server may")
         if answer.reason is not None or answer.code != UNSUPPORTED_VERSION:
             return answer
         other = another_version(answer, modern, refused)
         if other is None:
-            return no_version_left(answer, allowed)
+            return no_version_left(answer, allowed, server)
         refused.add(other)
         version = other
 
 
-def _legacy_signal(answer: McpError, silence_is_legacy: bool) -> str | None:
+def _legacy_signal(answer: McpError, server: str, silence_is_legacy: bool) -> str | None:
     """What in the answer to the probe speaks for a server of the legacy era. A failing network or server never does."""
     if answer.reason == "timeout" and silence_is_legacy:
-        return "the server did not answer server/discover in time"
+        return f"{server} did not answer server/discover in time"
     status = answer.data.get("http_status") if answer.reason == "http_status" and answer.data else _status_of(answer)
     if status is not None and (not 400 <= status < 500 or status in NOT_THE_PROTOCOL):
         return None
     if answer.reason == "http_status":
-        return f"the server refused server/discover with HTTP status {status}" if status is not None else None
+        return f"{server} refused server/discover with HTTP status {status}" if status is not None else None
     if answer.reason is None and answer.code not in MODERN_ERRORS:
-        return f"the server refused server/discover with error {answer.code} ({answer.message[:200]})"
+        return f"{server} refused server/discover with error {answer.code} ({answer.message[:200]})"
     return None
 
 
@@ -117,9 +117,9 @@ def another_version(refusal: McpError, allowed: Sequence[str], tried: set[str]) 
     return versions.mutual(modern, _supported(refusal))
 
 
-def no_version_left(refusal: McpError, allowed: Sequence[str]) -> McpError:
+def no_version_left(refusal: McpError, allowed: Sequence[str], server: str) -> McpError:
     """The error after -32022 when there is nothing else to try."""
-    return _incompatible(allowed, _supported(refusal), "the server refuses every version offered")
+    return _incompatible(allowed, _supported(refusal), f"{server} refuses every version offered")
 
 
 def _supported(refusal: McpError) -> object:
@@ -127,14 +127,14 @@ def _supported(refusal: McpError) -> object:
 
 
 def _discovered(
-    result: dict[str, Any], allowed: Sequence[str], modern: Sequence[str], asked: str
+    result: dict[str, Any], allowed: Sequence[str], modern: Sequence[str], asked: str, server: str
 ) -> Agreement | McpError:
     supported = result.get("supportedVersions")
     if not isinstance(supported, list) or not all(isinstance(version, str) for version in supported):
-        return local_error("invalid_result", "the server's answer to server/discover has no list of supportedVersions")
+        return local_error("invalid_result", f"{server} answered server/discover without a list of supportedVersions")
     version = versions.mutual(modern, supported)
     if version is None:
-        return _incompatible(allowed, supported, "the server lists no version this client speaks")
+        return _incompatible(allowed, supported, f"{server} lists no version this client speaks")
     return Agreement(
         version, probed="server/discover", why=f"server/discover, asked with {asked}, lists it", discovered=result
     )

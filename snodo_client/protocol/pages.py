@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def page(result: dict[str, Any], method: str, key: str) -> Page | McpError:
+def page(result: dict[str, Any], method: str, key: str, server: str) -> Page | McpError:
     """One page out of a result. Entries that are not objects are left out; `result` has them still."""
     items, cursor = result.get(key), result.get("nextCursor")
     if not isinstance(items, list):
-        return local_error("invalid_result", f"the result of {method} has no array {key!r}")
+        return local_error("invalid_result", f"{server} answered {method} without an array {key!r}")
     if cursor is not None and not isinstance(cursor, str):
-        return local_error("invalid_result", f"the result of {method} has a nextCursor that is no string")
+        return local_error("invalid_result", f"{server} answered {method} with a nextCursor that is no string")
     return Page([item for item in items if isinstance(item, dict)], cursor, result)
 
 
-def walk(method: str, max_pages: int) -> Generator[str | None, Page, list[dict[str, Any]] | McpError]:
+def walk(method: str, max_pages: int, server: str) -> Generator[str | None, Page, list[dict[str, Any]] | McpError]:
     """Yields the cursor of each page wanted, is sent the page, returns all items. A cursor that repeats ends it: an
     endless list.
     """
@@ -37,10 +37,12 @@ def walk(method: str, max_pages: int) -> Generator[str | None, Page, list[dict[s
         if cursor in seen:
             return local_error(
                 "repeated_cursor",
-                f"{method} gave the same cursor twice, on page {number}",
+                f"{server} answered {method} with the same cursor twice, on page {number}",
                 data={"method": method, "pages": number},
             )
         seen.add(cursor)
     return local_error(
-        "max_pages", f"{method} has more than {max_pages} pages", data={"method": method, "max_pages": max_pages}
+        "max_pages",
+        f"{server} has more than {max_pages} pages of {method}",
+        data={"method": method, "max_pages": max_pages},
     )

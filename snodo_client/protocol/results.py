@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
 
 
-def misdirected(message: Message, wire_id: int, status: int | None) -> McpError | None:
+def misdirected(message: Message, wire_id: int, server: str, status: int | None = None) -> McpError | None:
     """The error of a response that is not one to `wire_id`, or None.
 
     A refused HTTP request, and an error about a request the server could not read, may carry no id, null, or a foreign
@@ -36,46 +36,52 @@ def misdirected(message: Message, wire_id: int, status: int | None) -> McpError 
     numeric = isinstance(got, (int, float)) and abs(got) < 2**63
     shown = got if numeric or got is None else f"a {type(got).__name__}"
     return local_error(
-        "unexpected_id", f"the answer to request {wire_id} carries id {shown}", data={"expected": wire_id, "got": shown}
+        "unexpected_id",
+        f"{server} answered request {wire_id} with id {shown}",
+        data={"expected": wire_id, "got": shown},
     )
 
 
-def decode(message: Message, method: str, status: int | None = None) -> Outcome:
-    """The outcome of a response to `method`. `status` is the HTTP status it came with, kept as the cause of a server's
-    error.
+def decode(message: Message, method: str, server: str, status: int | None = None) -> Outcome:
+    """The outcome of a response to `method`. `server` is what errors call it; `status` is the HTTP status it came with,
+    kept as the cause of a server's error.
     """
     if message.get("jsonrpc") != "2.0":
-        return local_error("malformed", f"the answer to {method} is no JSON-RPC 2.0 message")
+        return local_error("malformed", f"{server} answered {method} with no JSON-RPC 2.0 message")
     if "error" in message:
         if "result" in message:
-            return local_error("malformed", f"the answer to {method} has both a result and an error")
-        return _error(message["error"], method, status)
+            return local_error("malformed", f"{server} answered {method} with both a result and an error")
+        return _error(message["error"], method, server, status)
     result = message.get("result")
     if not isinstance(result, dict):
-        return local_error("malformed", f"the answer to {method} has no result object")
+        return local_error("malformed", f"{server} answered {method} without a result object")
     kind = result.get("resultType", "complete")
     if kind == "complete":
         return Ok(result)
     if kind == "input_required":
-        return _input_required(result, method)
+        return _input_required(result, method, server)
     shown = kind[:64] if isinstance(kind, str) else type(kind).__name__
     return local_error(
-        "unknown_result_type", f"the result of {method} is of unknown type {shown!r}", data={"result_type": shown}
+        "unknown_result_type",
+        f"{server} answered {method} with a result of unknown type {shown!r}",
+        data={"result_type": shown},
     )
 
 
-def _error(error: object, method: str, status: int | None) -> McpError:
+def _error(error: object, method: str, server: str, status: int | None) -> McpError:
     if isinstance(error, dict):
         code, text = error.get("code"), error.get("message")
         if type(code) is int and isinstance(text, str):
             refused = status is not None and status >= 400
             return McpError(code, text, data=error.get("data"), cause=("http_status", status) if refused else None)
-    return local_error("malformed", f"the error the server answered {method} with has no integer code and text message")
+    return local_error(
+        "malformed", f"{server} answered {method} with an error that has no integer code and text message"
+    )
 
 
-def _input_required(result: dict[str, Any], method: str) -> Outcome:
+def _input_required(result: dict[str, Any], method: str, server: str) -> Outcome:
     def invalid(why: str) -> McpError:
-        return local_error("invalid_result", f"the server asks for input in answer to {method}, {why}")
+        return local_error("invalid_result", f"{server} asks for input in answer to {method}, {why}")
 
     if method not in MAY_ASK:
         return invalid("which cannot ask for any")

@@ -15,6 +15,7 @@ from ..protocol import jsonrpc
 from ..protocol.origins import Endpoint, redirected
 from .events import EventStream, TooLarge
 from .http_faults import EXCERPT, FAULTS, plain, retry_after, secrets_in
+from .lines import request_id_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,11 @@ class Answer:
             raise self._no_answer(b"", "")
         if "json" in kind or (not kind and self.status not in (202, 204)):
             return self._body()
-        raise self._no_answer(self._take(DRAIN, EXCERPT_SECONDS), "and no JSON-RPC message")
+        data = self._take(DRAIN, EXCERPT_SECONDS)
+        message = _json(data) if self.status >= 400 else None  # a refusal may say it whatever it claims to be
+        if message is None or not _is_answer(message, self.status):
+            raise self._no_answer(data, "and no JSON-RPC message")
+        return iter((message,))
 
     def acknowledged(self) -> Iterator[Message]:
         """The answer to a notification: nothing. Raises McpError when it was refused, with what the server said."""
@@ -125,7 +130,7 @@ class Answer:
                 problem = f"and a body that cannot be read: {malformed}"
             else:
                 if _is_answer(message, self.status):
-                    yield self._checked(message)
+                    yield message
                     return
                 problem = "and JSON that is no JSON-RPC response"
         raise self._no_answer(data, problem)
@@ -176,7 +181,7 @@ class Answer:
                     self.connection.check()  # a flood of them must not hide the end of the call
                     continue
                 self.link.patient(self.drain(self.link.patience))
-                yield self._checked(message)
+                yield message
                 return
             if overflow:
                 raise self._too_large()
@@ -189,13 +194,24 @@ class Answer:
         )
 
     def _decoded(self, data: str) -> Message | None:
+        """The message of an event, None for what can be skipped. What names our request is not: there will be no other
+        answer. Raises McpError.
+        """
+        body, problem = data.encode(), ""
         try:
-            message = jsonrpc.decode(data.encode())
-        except jsonrpc.Malformed:
-            self.link.once("an event whose data is not JSON")
-            return None
-        if isinstance(message, dict) and ("method" in message or _is_answer(message, self.status)):
-            return message
+            message = jsonrpc.decode(body)
+        except jsonrpc.Malformed as malformed:
+            if request_id_in(body) != self.call.wire_id:
+                self.link.once("an event whose data is not JSON")
+                return None
+            problem = str(malformed)
+        if problem:
+            raise local_error("malformed", f"{self._said()} and an answer that cannot be read: {problem}")
+        if isinstance(message, dict):
+            if isinstance(message.get("method"), str) or _is_answer(message, self.status):
+                return message
+            if jsonrpc.same_id(message.get("id"), self.call.wire_id or 0) is not None:
+                raise local_error("malformed", f"{self._said()} and an answer that is no JSON-RPC message")
         self.link.once("an event whose data is no JSON-RPC message")
         return None
 
@@ -231,11 +247,6 @@ class Answer:
         except FAULTS:
             self.complete = False
         return b"".join(taken)
-
-    def _checked(self, message: Message) -> Message:
-        if jsonrpc.same_id(message.get("id"), self.call.wire_id or 0) == "loose":
-            self.link.once("an id as a string or a fraction instead of the integer it was given")
-        return message
 
     # -- errors
 
@@ -277,6 +288,13 @@ class Answer:
 
     def _plain(self, text: str, limit: int) -> str:
         return plain(text, secrets_in(self.outgoing.secret, self.outgoing.endpoint.query), limit)
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return jsonrpc.decode(data)
+    except jsonrpc.Malformed:
+        return None
 
 
 def _is_answer(message: object, status: int) -> bool:

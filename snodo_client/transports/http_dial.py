@@ -12,11 +12,12 @@ import errno
 import os
 import socket
 from selectors import EVENT_WRITE, DefaultSelector
-from threading import Event, RLock, Thread
+from threading import Event, RLock
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from ..outcome import local_error
+from . import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,7 @@ class _Lookups:
                 return lookup
             lookup = self._running[host, port] = _Lookup()
         try:
-            Thread(target=self._run, args=(host, port, lookup), name="snodo-resolver", daemon=True).start()
+            threads.start("snodo-resolver", self._run, host, port, lookup)
         except BaseException:
             self._running.pop((host, port), None)
             raise

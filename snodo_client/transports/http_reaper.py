@@ -8,9 +8,11 @@ owns the exchange finds out by its failing read.
 from __future__ import annotations
 
 import os
-from threading import RLock, Thread
+from threading import RLock
 from time import sleep
 from typing import TYPE_CHECKING, Protocol
+
+from . import threads
 
 if TYPE_CHECKING:
     from ..engine.deadline import Deadline
@@ -39,7 +41,7 @@ class Reaper:
                 return
             self._running = True
         try:
-            Thread(target=self._run, name="snodo-http-deadlines", daemon=True).start()
+            threads.start("snodo-http-deadlines", self._run)
         except BaseException:
             self._running = False
             raise

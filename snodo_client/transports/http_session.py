@@ -8,13 +8,13 @@ same code as ours.
 from __future__ import annotations
 
 from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from requests import HTTPError, Request
 
 from ..engine.deadline import LONGEST_WAIT
 from ..outcome import McpError, local_error
+from . import threads
 from .http_faults import FAULTS, error_of
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def relay(call: Call, slots: SessionSlots, messages: Iterator[Message]) -> Itera
         slots.wake(call)
 
     call.wake = wake
-    Thread(target=_run, args=(messages, feed.put), name="snodo-http-session", daemon=True).start()
+    threads.start("snodo-http-session", _run, messages, feed.put)
     try:
         while True:
             try:

@@ -226,7 +226,8 @@ class StdioTransport:
                 for line in lines.feed(chunk):
                     self._deliver(line, link)
             for line in lines.finish():
-                self._deliver(line, link)
+                if _is_whole(line):  # else it died in the middle: how it ended says more
+                    self._deliver(line, link)
         finally:
             self._stdout_ended(link)
             link.process.close_stdout()
@@ -321,3 +322,10 @@ def _name(name: str) -> str:
     if not _text("the name of a variable in env", name) or "=" in name:
         raise ValueError(f"env cannot have a variable named {name!r}")
     return name
+
+
+def _is_whole(line: bytes | TooLong) -> bool:
+    try:
+        return not isinstance(line, bytes) or isinstance(jsonrpc.decode(line), (dict, list))
+    except jsonrpc.Malformed:
+        return False

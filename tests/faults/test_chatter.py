@@ -9,17 +9,8 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, Ok
-from support.faulty import (
-    AT_ONCE,
-    VERSION,
-    Took,
-    assert_error,
-    assert_serves,
-    assert_timeout,
-    check_received,
-    http_server,
-    serving,
-)
+from support.faulty import AT_ONCE, assert_error, assert_serves, assert_timeout, check_received, http_server, serving
+from support.http_calls import VERSION, Took
 from support.scripted_http import Peer, Request, event, result
 from support.waiting import together, until
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, Ok
-from support.faulty import AT_ONCE, Took, assert_error, assert_serves, http_server
+from support.faulty import AT_ONCE, assert_error, assert_serves, http_server
+from support.http_calls import Took
 from support.scripted_http import Peer, Request, in_pieces, result
 
 Document = Callable[[Request], bytes]

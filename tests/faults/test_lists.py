@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, Ok
-from support.faulty import ALL, AT_ONCE, VERSION, Took, assert_error, assert_serves, serving
+from support.faulty import ALL, AT_ONCE, assert_error, assert_serves, serving
+from support.http_calls import VERSION, Took
 from support.waiting import together
 
 TOOL = {"name": "ok", "inputSchema": {"type": "object"}}

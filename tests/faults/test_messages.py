@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, InputRequired, McpError, Ok
-from support.faulty import ALL, AT_ONCE, VERSION, WIRES, Took, assert_error, assert_serves, serving
+from support.faulty import ALL, AT_ONCE, WIRES, assert_error, assert_serves, serving
+from support.http_calls import VERSION, Took
 from support.waiting import together
 
 RESULT = '"result":{"content":[]}'

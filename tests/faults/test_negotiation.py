@@ -8,17 +8,8 @@ from typing import Any
 import pytest
 
 from snodo_client import McpError, Ok
-from support.faulty import (
-    ALL,
-    AT_ONCE,
-    VERSION,
-    WIRES,
-    Took,
-    assert_error,
-    assert_serves,
-    failed_connect,
-    serving,
-)
+from support.faulty import ALL, AT_ONCE, WIRES, assert_error, assert_serves, failed_connect, serving
+from support.http_calls import VERSION, Took
 
 
 def answer(result: Any) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, Ok
-from support.faulty import AT_ONCE, VERSION, Took, assert_error, assert_serves, failed_connect, serving
+from support.faulty import AT_ONCE, assert_error, assert_serves, failed_connect, serving
+from support.http_calls import VERSION, Took
 from support.waiting import together, until
 
 ANSWER = '{"jsonrpc":"2.0","id":$ID,"result":{"last":true}}'
@@ -29,7 +30,9 @@ def test_a_mebibyte_of_stderr_without_a_line_end_blocks_nothing(text: str) -> No
 
 @pytest.mark.parametrize("code", [0, 3])
 @pytest.mark.parametrize(
-    "sent", [[], ["junk"], ['{"jsonrpc":"2.0","id":$ID,"res']], ids=["none", "junk", "half a line"]
+    "sent",
+    [[], ["junk"], ['{"jsonrpc":"2.0","id":$ID,"res'], ['{"jsonrpc":"2.0","id":$ID,"result":{"a":"hal']],
+    ids=["none", "junk", "half a line", "half a result"],
 )
 @pytest.mark.parametrize("protocol", ["auto", VERSION])
 def test_an_exit_in_mid_call(code: int, sent: list[str], protocol: str) -> None:

@@ -10,7 +10,8 @@ import pytest
 import trustme
 
 from snodo_client import Client, Ok
-from support.faulty import AT_ONCE, VERSION, Took, assert_error, assert_serves, failed_connect, http_server
+from support.faulty import AT_ONCE, assert_error, assert_serves, failed_connect, http_server
+from support.http_calls import VERSION, Took
 from support.scripted_http import Peer, Request, ScriptedServer, each_request, result
 
 CODES = [301, 302, 303, 307, 308]

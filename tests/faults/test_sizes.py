@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, Ok
-from support.faulty import AT_ONCE, Took, assert_error, assert_serves, failed_connect, http_server, serving
-from support.http_calls import MemoryPeak
+from support.faulty import AT_ONCE, assert_error, assert_serves, failed_connect, http_server, serving
+from support.http_calls import MemoryPeak, Took
 from support.scripted_http import Gone, Peer, Request, ScriptedServer, each_request, result
 from support.waiting import until
 
 MIB = 2**20
-CAP = 4096
+CAP = 2048
 HEAD = '{"jsonrpc":"2.0","id":$ID,"result":{"text":"$FILL"}}'
 TAIL = '{"result":{"text":"$FILL"},"jsonrpc":"2.0","id":$ID}'
 

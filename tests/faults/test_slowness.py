@@ -14,8 +14,6 @@ from snodo_client import Client, Ok
 from support.faulty import (
     ALL,
     AT_ONCE,
-    VERSION,
-    Took,
     assert_error,
     assert_serves,
     assert_timeout,
@@ -24,6 +22,7 @@ from support.faulty import (
     serving,
     until_cancelled,
 )
+from support.http_calls import VERSION, Took
 from support.scripted_http import Peer, Request, ScriptedServer, each_request, event, result
 from support.waiting import together
 

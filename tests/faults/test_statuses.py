@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, McpError, Ok
-from support.faulty import AT_ONCE, VERSION, Took, assert_error, assert_serves, failed_connect, http_server
+from support.faulty import AT_ONCE, assert_error, assert_serves, failed_connect, http_server
+from support.http_calls import VERSION, Took
 from support.scripted_http import Gone, Peer, Request, ScriptedServer, each_request, event, result
 
 HTML = b"<html><h1>Bad Gateway</h1></html>"

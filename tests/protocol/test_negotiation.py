@@ -17,7 +17,7 @@ NEW, OLD = "2026-07-28", "2025-11-25"
 
 def negotiate(*answers: Any, allowed: Any = versions.KNOWN, silent: bool = True) -> tuple[Any, list[Request]]:
     """The verdict after these answers, and what was asked."""
-    steps, asked, rest = negotiation.negotiate(allowed, ("modern",), silence_is_legacy=silent), [], iter(answers)
+    steps, asked, rest = negotiation.negotiate(allowed, ("modern",), "x", silence_is_legacy=silent), [], iter(answers)
     try:
         request = next(steps)
         while True:

@@ -20,7 +20,7 @@ JSON = st.recursive(
 
 def walk(results: list[Page], max_pages: int = 100) -> tuple[Any, list[str | None]]:
     """What the walk returns when these are the pages, and the cursors it asked for."""
-    steps, asked, given_pages = pages.walk("tools/list", max_pages), [], iter(results)
+    steps, asked, given_pages = pages.walk("tools/list", max_pages, "x"), [], iter(results)
     try:
         cursor = next(steps)
         while True:
@@ -84,7 +84,7 @@ def test_a_walk_ends_and_is_complete_or_an_error(cursors: list[str], limit: int)
 
 def test_a_page_of_a_result() -> None:
     result = {"tools": [{"name": "a"}, 5, None, [], {"name": "b"}], "nextCursor": "", "other": 1}
-    got = pages.page(result, "tools/list", "tools")
+    got = pages.page(result, "tools/list", "tools", "x")
     assert isinstance(got, Page)
     assert names(got.items) == "ab"
     assert got.next_cursor == ""
@@ -94,14 +94,14 @@ def test_a_page_of_a_result() -> None:
 
 def test_no_cursor_and_null_both_end_a_list() -> None:
     for result in ({"tools": []}, {"tools": [], "nextCursor": None}):
-        got = pages.page(result, "tools/list", "tools")
+        got = pages.page(result, "tools/list", "tools", "x")
         assert isinstance(got, Page)
         assert got.next_cursor is None
 
 
 @pytest.mark.parametrize("cursor", [0, 5, 1.5, True, False, [], {}, ["a"]])
 def test_a_cursor_that_is_no_string_is_an_error(cursor: object) -> None:
-    error = pages.page({"tools": [], "nextCursor": cursor}, "tools/list", "tools")
+    error = pages.page({"tools": [], "nextCursor": cursor}, "tools/list", "tools", "x")
     assert isinstance(error, McpError)
     assert error.reason == "invalid_result"
     assert "nextCursor" in error.message
@@ -109,7 +109,7 @@ def test_a_cursor_that_is_no_string_is_an_error(cursor: object) -> None:
 
 @pytest.mark.parametrize("result", [{}, {"tools": None}, {"tools": {}}, {"tools": "ab"}, {"resources": []}])
 def test_a_list_that_is_none_is_an_error(result: dict[str, Any]) -> None:
-    error = pages.page(result, "tools/list", "tools")
+    error = pages.page(result, "tools/list", "tools", "x")
     assert isinstance(error, McpError)
     assert error.reason == "invalid_result"
     assert "'tools'" in error.message
@@ -117,5 +117,5 @@ def test_a_list_that_is_none_is_an_error(result: dict[str, Any]) -> None:
 
 @given(st.fixed_dictionaries({}, optional={"tools": JSON, "nextCursor": JSON}))
 def test_a_page_of_anything(result: dict[str, Any]) -> None:
-    got = pages.page(result, "tools/list", "tools")
+    got = pages.page(result, "tools/list", "tools", "x")
     assert isinstance(got, Page) or got.reason == "invalid_result"

@@ -22,7 +22,7 @@ MESSAGES = st.fixed_dictionaries({}, optional={"jsonrpc": JSON, "id": JSON, "res
 
 
 def decode(method: str = "tools/call", /, status: int | None = None, **members: Any) -> Any:
-    return results.decode({"jsonrpc": "2.0", "id": 1, **members}, method, status)
+    return results.decode({"jsonrpc": "2.0", "id": 1, **members}, method, "x", status)
 
 
 def reason(outcome: Any) -> str | None:
@@ -55,7 +55,7 @@ def test_neither_and_both_are_malformed() -> None:
 
 @pytest.mark.parametrize("version", ["1.0", 2.0, None, ""])
 def test_another_jsonrpc_version_is_malformed(version: object) -> None:
-    assert reason(results.decode({"jsonrpc": version, "id": 1, "result": {}}, "tools/call")) == "malformed"
+    assert reason(results.decode({"jsonrpc": version, "id": 1, "result": {}}, "tools/call", "x")) == "malformed"
 
 
 @pytest.mark.parametrize("kind", ["task", "banana", "", "Complete", 5, None, True, [], {}, ["complete"], "x" * 10_000])
@@ -169,13 +169,13 @@ def test_a_malformed_error_is_malformed(error: object) -> None:
 
 @pytest.mark.parametrize("got", [7, "7", 7.0])
 def test_our_id_in_any_spelling_is_ours(got: object) -> None:
-    assert results.misdirected({"id": got, "result": {}}, 7, None) is None
+    assert results.misdirected({"id": got, "result": {}}, 7, "x", None) is None
 
 
 @pytest.mark.parametrize("got", [8, 0, -7, "8", "07", " 7", "7.0", "", 7.5, True, False, [], {}, [7], {"id": 7}])
 def test_any_other_id_is_unexpected(got: object) -> None:
     for member in ({"result": {}}, {"error": {"code": 1, "message": "x"}}):
-        error = results.misdirected({"id": got, **member}, 7, None)
+        error = results.misdirected({"id": got, **member}, 7, "x", None)
         assert reason(error) == "unexpected_id"
         assert isinstance(error, McpError)
         assert error.data["expected"] == 7
@@ -183,35 +183,35 @@ def test_any_other_id_is_unexpected(got: object) -> None:
 
 @pytest.mark.parametrize("wire_id", [0, 1])
 def test_a_boolean_is_no_id(wire_id: int) -> None:
-    assert reason(results.misdirected({"id": bool(wire_id), "result": {}}, wire_id, None)) == "unexpected_id"
+    assert reason(results.misdirected({"id": bool(wire_id), "result": {}}, wire_id, "x", None)) == "unexpected_id"
 
 
 @pytest.mark.parametrize("message", [{"result": {}}, {"id": None, "result": {}}, {}, {"id": None}])
 def test_a_result_needs_an_id(message: dict[str, Any]) -> None:
-    assert reason(results.misdirected(message, 7, None)) == "unexpected_id"
+    assert reason(results.misdirected(message, 7, "x", None)) == "unexpected_id"
 
 
 @pytest.mark.parametrize("status", [None, 200, 400])
 def test_an_error_may_lack_its_id(status: int | None) -> None:
     for message in ({"error": {}}, {"id": None, "error": {}}):
-        assert results.misdirected(message, 7, status) is None
+        assert results.misdirected(message, 7, "x", status) is None
 
 
 @pytest.mark.parametrize(("status", "allowed"), [(None, False), (200, False), (399, False), (400, True), (500, True)])
 def test_the_error_of_a_refused_request_may_have_a_foreign_id(status: int | None, allowed: bool) -> None:
-    assert (results.misdirected({"id": "server-error", "error": {}}, 7, status) is None) is allowed
+    assert (results.misdirected({"id": "server-error", "error": {}}, 7, "x", status) is None) is allowed
 
 
 def test_a_foreign_id_is_shown_in_few_characters() -> None:
     for got in ("x" * 100_000, 10**4000, [1] * 100_000, {"a": "b" * 100_000}):
-        error = results.misdirected({"id": got, "result": {}}, 7, None)
+        error = results.misdirected({"id": got, "result": {}}, 7, "x", None)
         assert isinstance(error, McpError)
         assert len(error.message) < 500
 
 
 @given(MESSAGES, st.sampled_from(["tools/call", "tools/list"]), st.sampled_from([None, 200, 400]))
 def test_any_message_has_an_outcome(message: dict[str, Any], method: str, status: int | None) -> None:
-    outcome: Any = results.misdirected(message, 7, status) or results.decode(message, method, status)
+    outcome: Any = results.misdirected(message, 7, "x", status) or results.decode(message, method, "x", status)
     assert isinstance(outcome, (Ok, InputRequired, McpError))
     if isinstance(outcome, Ok):
         assert isinstance(outcome.value, dict)
@@ -222,7 +222,7 @@ def test_any_message_has_an_outcome(message: dict[str, Any], method: str, status
             and isinstance(message["error"], dict)
             and type(message["error"].get("code")) is int
             and isinstance(message["error"].get("message"), str)
-            and results.misdirected(message, 7, status) is None
+            and results.misdirected(message, 7, "x", status) is None
         )
     repr(outcome)
     str(outcome)

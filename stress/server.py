@@ -1,0 +1,225 @@
+"""The server of the soak. It does to each call what the call's own arguments say, and writes down every tool call that
+it runs, so that one that was sent twice is found. None of it comes from the library: one misreading cannot pass twice.
+
+    python stress/server.py stdio LEDGER
+    python stress/server.py http LEDGER PORT
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Message = dict[str, Any]
+VERSION = "2026-07-28"
+TOOLS = 7
+
+
+class Ledger:
+    """A file with a line for each tool call that was run. Lines of several processes do not mix."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def note(self, token: str) -> None:
+        os.write(self._fd, token.encode() + b"\n")
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class Wire:
+    """How messages leave. `broken` sends something in the place of the answer to a request that is none."""
+
+    def send(self, message: Message) -> None:
+        raise NotImplementedError
+
+    def noise(self) -> None:
+        """What a client must pass over."""
+
+    def broken(self, request: Message) -> None:
+        raise NotImplementedError
+
+
+def answer(request: Message, result: Message) -> Message:
+    return {"jsonrpc": "2.0", "id": request["id"], "result": {"resultType": "complete", **result}}
+
+
+def serve(request: Message, wire: Wire, ledger: Ledger) -> None:
+    """One request, from start to end."""
+    method, params = request["method"], request.get("params", {})
+    if method == "server/discover":
+        wire.send(answer(request, {"supportedVersions": [VERSION], "capabilities": {"tools": {}}}))
+    elif method == "tools/list":
+        at = int(params.get("cursor", "0"))
+        page: Message = {"tools": [{"name": f"tool{at}", "inputSchema": {"type": "object"}}]}
+        wire.send(answer(request, page if at + 1 == TOOLS else {**page, "nextCursor": str(at + 1)}))
+    else:
+        call(request, params["arguments"], wire, ledger)
+
+
+def call(request: Message, arguments: Message, wire: Wire, ledger: Ledger) -> None:
+    token, how = arguments["token"], arguments["how"]
+    ledger.note(token)
+    good = answer(request, {"content": [], "structuredContent": {"token": token}, "filler": arguments["filler"]})
+    time.sleep(arguments["seconds"])
+    if how == "die":
+        os._exit(3)
+    elif how == "broken":
+        wire.broken(request)
+    elif how == "error":
+        wire.send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": 7, "message": token}})
+    elif how == "foreign":
+        wire.send({**good, "id": request["id"] + 1_000_000_000})
+    elif how != "never":
+        if how == "noise":
+            wire.noise()
+        for number in range(arguments["steps"]):
+            progress = {"progressToken": params_token(request), "progress": number, "message": token}
+            wire.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
+        wire.send(good)
+        if how == "twice":
+            wire.send(good)
+
+
+def params_token(request: Message) -> object:
+    return request["params"]["_meta"].get("progressToken")
+
+
+# -- stdio
+
+
+class Lines(Wire):
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def _write(self, data: bytes) -> None:
+        with self._lock:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+    def send(self, message: Message) -> None:
+        self._write(json.dumps(message).encode() + b"\n")
+
+    def noise(self) -> None:
+        self._write(b'\n\x1b[1mbanner\n{"half": \nnull\n\xff\xfe\n')
+        sys.stderr.write("noise\n")
+
+    def broken(self, request: Message) -> None:
+        self._write(b'{"jsonrpc":"2.0","id":%d,"result":{"cut": nul\n' % request["id"])
+
+
+def stdio(ledger: Ledger) -> None:
+    wire = Lines()
+    for line in sys.stdin.buffer:
+        message = json.loads(line)
+        if "id" in message:
+            threading.Thread(target=serve, args=(message, wire, ledger), daemon=True).start()
+
+
+# -- HTTP
+
+
+class Events(Wire):
+    """The answer to one POST: as JSON when it is the first thing said and no stream was asked for, else as events."""
+
+    def __init__(self, handler: BaseHTTPRequestHandler, stream: bool) -> None:
+        self._handler = handler
+        self._stream = stream
+        self._begun = False
+
+    def _head(self, *headers: str) -> None:
+        lines = ["HTTP/1.1 200 OK", *headers, "", ""]
+        self._handler.wfile.write("\r\n".join(lines).encode())
+
+    def _event(self, data: bytes) -> None:
+        if not self._begun:
+            self._begun = True
+            self._head("Content-Type: text/event-stream", "Transfer-Encoding: chunked")
+        self._handler.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def send(self, message: Message) -> None:
+        body = json.dumps(message).encode()
+        if self._stream:
+            self._event(b"data: " + body + b"\r\n\r\n")
+        else:
+            self._head("Content-Type: application/json", f"Content-Length: {len(body)}")
+            self._handler.wfile.write(body)
+
+    def noise(self) -> None:
+        self._event(b": comment\n\nid: 1\ndata:\n\nevent: ping\ndata: x\n\ndata: no json\n\n")
+
+    def broken(self, request: Message) -> None:
+        self._head("Content-Type: application/json", "Content-Length: 1000")
+        self._handler.wfile.write(b'{"jsonrpc":')
+        self._handler.close_connection = True
+
+    def end(self) -> None:
+        if self._begun:
+            self._handler.wfile.write(b"0\r\n\r\n")
+        else:
+            self._handler.close_connection |= self._stream
+
+
+class Http(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, *_: object) -> None:
+        """Nothing: clients that leave are what this is about."""
+
+
+def http(ledger: Ledger, port: int) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            arguments = request.get("params", {}).get("arguments", {})
+            wire = Events(self, arguments.get("stream", False))
+            serve(request, wire, ledger)
+            if arguments.get("how") == "never":
+                time.sleep(1)
+                self.close_connection = True
+            else:
+                wire.end()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    server = Http(("127.0.0.1", port), Handler)
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+
+
+# -- in process
+
+
+class Direct(Wire):
+    def __init__(self, send: Callable[[Message], None]) -> None:
+        self._send = send
+        self.reply: Message | None = None
+
+    def send(self, message: Message) -> None:
+        if "method" in message:
+            self._send(message)
+        else:
+            self.reply = message
+
+    def broken(self, request: Message) -> None:
+        raise ArithmeticError("broken on purpose")
+
+
+if __name__ == "__main__":
+    book = Ledger(sys.argv[2])
+    if sys.argv[1] == "stdio":
+        stdio(book)
+    else:
+        http(book, int(sys.argv[3]))
