@@ -11,7 +11,7 @@ from . import checks
 from . import options as _options
 from .engine.deadline import Deadline
 from .engine.session import CLOSE_SECONDS, Session
-from .outcome import McpError, Ok, Page
+from .outcome import McpError, Ok, Page, local_error
 from .protocol import requests, tool_headers
 from .protocol.requests import Request
 
@@ -82,7 +82,9 @@ class Client:
         """
         connection, make = _target(target)
         common, own = _options.split(options, connection)
-        return cls(make(own), common)
+        transport = make(own)
+        del target, options, own, make  # a traceback with locals would show headers, tokens and environment
+        return cls(transport, common)
 
     @classmethod
     def direct(cls, server: Any, **options: Unpack[DirectOptions]) -> Self:
@@ -297,15 +299,23 @@ def _target(target: Any) -> tuple[str, Callable[[Mapping[str, Any]], Transport]]
     raise TypeError(f"a {type(target).__name__} is no target")
 
 
-def _stdio(command: str, arguments: Sequence[str], own: Mapping[str, Any]) -> Transport:
-    from .transports.stdio import StdioTransport
+def _loading(error: Exception) -> McpError:
+    return local_error("transport_failure", f"a module this connection needs could not be loaded: {error}")
 
+
+def _stdio(command: str, arguments: Sequence[str], own: Mapping[str, Any]) -> Transport:
+    try:
+        from .transports.stdio import StdioTransport
+    except (ImportError, OSError) as error:  # no file descriptor left, for one
+        raise _loading(error) from None
     return StdioTransport(command, arguments, **own)
 
 
 def _http(url: str, own: Mapping[str, Any]) -> Transport:
-    from .transports.http import HttpTransport
-
+    try:
+        from .transports.http import HttpTransport
+    except (ImportError, OSError) as error:
+        raise _loading(error) from None
     return HttpTransport(url, **own)
 
 

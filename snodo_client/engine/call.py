@@ -7,12 +7,12 @@ to it or settle it.
 
 from __future__ import annotations
 
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
 from .deadline import timed_out
+from .mailbox import Empty, Mailbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,7 +68,7 @@ class Call:
         self.delivery: Delivery = "not_sent"
         self.status: int | None = None
         self.wake: Callable[[], None] = _nothing
-        self._mailbox: SimpleQueue[Message | bytes | McpError | None] = SimpleQueue()
+        self._mailbox: Mailbox[Message | bytes | McpError | None] = Mailbox()
         # An atomic setdefault decides who is first; unlike a lock it is safe in a signal handler.
         self._settled: dict[None, Outcome] = {}
 
@@ -92,7 +92,7 @@ class Call:
     @property
     def backlog(self) -> int:
         """How many messages wait to be read."""
-        return self._mailbox.qsize()
+        return len(self._mailbox)
 
     def messages(self) -> Iterator[Message]:
         """For the owner: what arrives for this call, in order. Raises `McpError` when the link is lost, the call
@@ -101,7 +101,7 @@ class Call:
         mailbox, deadline = self._mailbox, self.deadline
         while True:
             try:
-                message = mailbox.get(timeout=deadline.left())
+                message = mailbox.get(deadline)
             except Empty:
                 self.check()
                 continue
@@ -155,8 +155,7 @@ class Call:
         self.request = request
         self.delivery, self.status, self.wake = "not_sent", None, _nothing
         self._answered = False
-        while not self._mailbox.empty():
-            self._mailbox.get_nowait()
+        self._mailbox.clear()
         if self._settled:
             self._mailbox.put(None)  # the wake-up may have been among it
 

@@ -4,7 +4,7 @@ list changes.
 
 from __future__ import annotations
 
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from ..log import logger
@@ -23,7 +23,7 @@ class Catalog:
     """Tool name to the annotations of its latest definition; only for transports that mirror arguments in headers."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = RLock()
         self._annotations: dict[str, Sequence[Annotation]] = {}
         self._warned: set[str] = set()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Event, Lock
+from threading import Event, RLock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..outcome import McpError
@@ -34,7 +34,7 @@ class Flight(Generic[T]):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._lock = Lock()  # guards the current trip
+        self._lock = RLock()  # guards the current trip
         self._trip: _Trip | None = None
 
     def run(self, work: Callable[[Deadline], T | McpError], deadline: Deadline) -> T | McpError:

@@ -138,11 +138,15 @@ class Session:
         try:
             outcome = self._perform(call, on_progress)
         finally:
-            if outcome is None:
-                self._cancel(call, "The client stopped waiting")
-            elif isinstance(outcome, McpError) and outcome.reason in ("timeout", "max_total_timeout"):
-                self._cancel(call, "The client's time for this request is over")
-            self._pending.forget(call)
+            try:
+                if outcome is None:
+                    self._cancel(call, "The client stopped waiting")
+                elif isinstance(outcome, McpError) and outcome.reason in ("timeout", "max_total_timeout"):
+                    self._cancel(call, "The client's time for this request is over")
+                self._pending.forget(call)
+            except BaseException:  # interrupted again, or only now
+                self._pending.forget(call)
+                raise
         return call.settle(outcome)
 
     def _perform(self, call: Call, on_progress: OnProgress | None) -> Outcome:

@@ -240,10 +240,16 @@ class _Threads:
             self._idle.append(jobs)
             if self._closed:
                 self.close()
-            try:
-                job = jobs.get(timeout=IDLE_SECONDS)
-            except Empty:
+            job = _next(jobs)
+            if job is None and not self._closed:
                 try:
                     self._idle.remove(jobs)
-                except ValueError:  # somebody has just taken it to hand over a job
-                    job = jobs.get()
+                except ValueError:  # somebody has just taken it to hand over a job, unless interrupted before that
+                    job = _next(jobs)
+
+
+def _next(jobs: SimpleQueue[Callable[[], object] | None]) -> Callable[[], object] | None:
+    try:
+        return jobs.get(timeout=IDLE_SECONDS)
+    except Empty:
+        return None

@@ -7,12 +7,12 @@ same code as ours.
 
 from __future__ import annotations
 
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from requests import HTTPError, Request
 
 from ..engine.deadline import LONGEST_WAIT
+from ..engine.mailbox import Empty, Mailbox
 from ..outcome import McpError, local_error
 from . import threads
 from .http_faults import FAULTS, error_of
@@ -138,7 +138,7 @@ class SessionLease:
 
 def relay(call: Call, slots: SessionSlots, messages: Iterator[Message]) -> Iterator[Message]:
     """Run *messages* on a thread and yield what it yields, for as long as the call lasts."""
-    feed: SimpleQueue[Message | BaseException | None] = SimpleQueue()
+    feed: Mailbox[Message | BaseException | None] = Mailbox()
 
     def wake() -> None:
         feed.put(None)
@@ -149,7 +149,7 @@ def relay(call: Call, slots: SessionSlots, messages: Iterator[Message]) -> Itera
     try:
         while True:
             try:
-                item = feed.get(timeout=call.deadline.left())
+                item = feed.get(call.deadline)
             except Empty:
                 call.check()
                 continue

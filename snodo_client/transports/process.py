@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import select
 import sys
-from threading import Lock
+from threading import Lock, RLock
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
@@ -98,7 +98,7 @@ class Process:
         self.stderr = _pipe(self._popen.stderr)
         if sys.platform != "win32":
             os.set_blocking(self.stdin.fileno(), False)
-        self._lock = Lock()  # guards the fields below, and the file descriptor of stdout against reuse
+        self._lock = RLock()  # guards the fields below, and the file descriptor of stdout against reuse
         self._exited = False
         self._status: int | None = None  # as `Popen.returncode`
         self._reaped = False

@@ -7,14 +7,16 @@ the exit and ends what is left. Callers write for themselves (`frames`). Startin
 from __future__ import annotations
 
 import os
-from threading import Event, Lock, Thread, get_ident
+from threading import Event, RLock, Thread, get_ident
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from .. import log
 from ..engine.deadline import timed_out
+from ..engine.mailbox import Empty, Mailbox
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
+from . import threads
 from .base import Link, Traits
 from .frames import Frames
 from .lines import Lines, request_id_in, response_id
@@ -126,7 +128,7 @@ class StdioTransport:
         if not 0 <= shutdown_timeout <= _LONGEST:
             raise ValueError(f"shutdown_timeout must be between 0 and {_LONGEST:g} seconds")
         self._shutdown_timeout = float(shutdown_timeout)
-        self._lock = Lock()  # guards the two fields below
+        self._lock = RLock()  # guards the two fields below; reentrant, for signal handlers
         self._link: StdioLink | None = None
         self._closed = False
 
@@ -148,17 +150,34 @@ class StdioTransport:
             raise self._closed_error()
         if deadline.over:
             raise timed_out(f"{self._command} was not started", deadline)
-        env = environment(self._env, self._inherit_env)
-        process = Process(self._command, self._args, env, self._cwd)
-        name = f"{os.path.basename(self._command)} (pid {process.pid})"
-        link = StdioLink(name, process, Stderr(env, self._stderr, name), inbound)
-        self._start(link)
+        # On a thread of its own, which no Ctrl-C can interrupt half-way, and for which a slow disk is not our deadline.
+        started: Mailbox[StdioLink | McpError] = Mailbox()
+        threads.start("snodo-stdio-launcher", self._launch, inbound, deadline, started.put)
+        try:
+            link = started.get(deadline)
+        except Empty:
+            raise timed_out(f"{self._command} was not started", deadline) from None
+        if isinstance(link, McpError):
+            raise link
+        return link
+
+    def _launch(self, inbound: Inbound, deadline: Deadline, started: Callable[[StdioLink | McpError], None]) -> None:
+        try:
+            env = environment(self._env, self._inherit_env)
+            process = Process(self._command, self._args, env, self._cwd)
+            name = f"{os.path.basename(self._command)} (pid {process.pid})"
+            link = StdioLink(name, process, Stderr(env, self._stderr, name), inbound)
+            self._start(link)
+        except McpError as error:
+            return started(error.with_traceback(None))
         with self._lock:
-            if not self._closed:
+            welcome = not self._closed and not deadline.over
+            if welcome:
                 self._link = link
-                return link
-        self._retire(link, deadline)
-        raise self._closed_error()
+        if welcome:
+            return started(link)
+        self._retire(link, deadline.sub(self._shutdown_timeout))
+        return started(self._closed_error())
 
     def exchange(self, call: Call) -> Iterator[Message]:
         link = call.link
@@ -179,7 +198,7 @@ class StdioTransport:
 
     def forked(self) -> None:
         """To be called in the child of a fork, before anything else there: the server stays the parent's alone."""
-        self._lock = Lock()  # a thread that is not here may hold the old one
+        self._lock = RLock()  # a thread that is not here may hold the old one
         self._closed = True
         link, self._link = self._link, None
         if link is not None:
