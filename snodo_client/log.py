@@ -20,6 +20,11 @@ def logger(name: str) -> logging.Logger:
     return logging.getLogger(f"snodo_client.{name}")
 
 
+def says_info(name: str) -> bool:
+    """Whether this program logs at all, and this logger at INFO: for text that costs something to make."""
+    return "logging" in sys.modules and logger(name).isEnabledFor(20)
+
+
 def info(name: str, text: str, *arguments: object) -> None:
     """Log at INFO, when this program logs at all."""
     if "logging" in sys.modules:

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..engine.call import Call
+from ..outcome import local_error
 from ..protocol import headers as http_headers
 from ..protocol import jsonrpc, origins
 from ..version import __version__
@@ -98,8 +99,8 @@ class HttpTransport:
         if session is not None:
             if not callable(getattr(session, "prepare_request", None)):
                 raise TypeError(f"session must be a requests.Session, not {type(session).__name__}")
-            if (verify, cert, proxies) != (True, None, None):
-                raise ValueError("verify, cert and proxies are set on the session when one is passed")
+            if (verify, cert, proxies, pool_size) != (True, None, None, POOL_SIZE):
+                raise ValueError("verify, cert, proxies and pool_size are set on the session when one is passed")
         self._link: HttpLink | None = None
 
     @property
@@ -109,8 +110,13 @@ class HttpTransport:
 
     def open(self, inbound: Inbound, deadline: Deadline) -> Link:
         """Read the environment and the certificates. No connection is made: the first request does that."""
-        from .http_link import HttpLink
-
+        problem = None
+        try:
+            from .http_link import HttpLink
+        except (ImportError, OSError) as error:  # no file descriptor left, for one
+            problem = str(error)
+        if problem is not None:
+            raise local_error("transport_failure", f"a module HTTP needs could not be loaded: {problem}")
         self._close_link()
         self._link = link = HttpLink(self)
         return link
@@ -134,7 +140,8 @@ class HttpTransport:
             link.slots.close()
 
     def __repr__(self) -> str:
-        return f"<HttpTransport {self.endpoint.name}>"
+        endpoint = getattr(self, "endpoint", None)  # a traceback may show a transport whose options were refused
+        return f"<HttpTransport {endpoint.name if endpoint else ''}>"
 
 
 class _Notification:

@@ -12,12 +12,16 @@ import http.client
 import ssl
 from contextlib import suppress
 from functools import partial
+from queue import Empty, Full
 from typing import TYPE_CHECKING, Any
 
 import requests.cookies
 from requests import PreparedRequest
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from ..masking import Masking, of_headers, of_query, of_userinfo
 
 if TYPE_CHECKING:
     import socket
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 
 
 ONE_PACKET = 65536  # bytes up to which joining head and body is cheaper than sending them apart
+
+MAX_COOKIES = 50  # of a server that sets more, none is kept
 
 _cookies: Any = requests.cookies  # not everything in there is typed
 
@@ -46,6 +52,17 @@ class Outgoing(PreparedRequest):
         self.body = body
         self.endpoint = endpoint
         self.secret: dict[str, str] = {}
+        self.proxy = ""
+
+    def masking(self) -> Masking:
+        """For text of whoever got this request."""
+        return Masking(
+            [
+                *of_headers(self.secret.items()),
+                *of_query(self.endpoint.query[1:]),
+                *of_userinfo(self.proxy),
+            ]
+        )
 
 
 class _Response(http.client.HTTPResponse):
@@ -112,6 +129,37 @@ class TlsConnection(_Connection, HTTPSConnection):  # type: ignore[misc]
     pass
 
 
+class _Place:
+    """A pool's queue, for the one connection of a slot. urllib3's own has a lock that an interruption of the calling
+    thread can leave locked.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._items: list[Any] = []
+        self._size = size
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        if len(self._items) >= self._size:
+            raise Full
+        self._items.append(item)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        if not self._items:
+            raise Empty
+        return self._items.pop()
+
+
+class _PlainPool(HTTPConnectionPool):
+    QueueCls: Any = _Place
+
+
+class _TlsPool(HTTPSConnectionPool):
+    QueueCls: Any = _Place
+
+
+_POOLS: Any = {"http": _PlainPool, "https": _TlsPool}
+
+
 class SlotAdapter(HTTPAdapter):
     """The sender of one slot. It gives urllib3's responses as they are: what `requests.Response` adds is not used, and
     its cookie jar alone costs more than reading a small body.
@@ -127,9 +175,12 @@ class SlotAdapter(HTTPAdapter):
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: Any) -> None:
         super().init_poolmanager(connections, maxsize, block, ssl_context=self._trust, **options)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-        return super().proxy_manager_for(proxy, ssl_context=self._trust, proxy_ssl_context=self._trust, **options)
+        manager = super().proxy_manager_for(proxy, ssl_context=self._trust, proxy_ssl_context=self._trust, **options)
+        manager.pool_classes_by_scheme = _POOLS
+        return manager
 
     def get_connection_with_tls_context(self, request: PreparedRequest, *_: Any, **__: Any) -> Any:
         if self._pool is None:
@@ -175,6 +226,8 @@ class SlotAdapter(HTTPAdapter):
     def build_response(self, request: PreparedRequest, raw: Any) -> Any:
         if "set-cookie" in raw.headers:
             _cookies.extract_cookies_to_jar(self._session.cookies, request, raw)
+            if len(self._session.cookies) > MAX_COOKIES:
+                self._session.cookies.clear()
         return raw
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from ..outcome import local_error
 from ..protocol import jsonrpc
 from ..protocol.origins import Endpoint, redirected
 from .events import EventStream, TooLarge
-from .http_faults import EXCERPT, FAULTS, plain, retry_after, secrets_in
+from .http_faults import EXCERPT, FAULTS, plain, retry_after
 from .lines import request_id_in
 
 if TYPE_CHECKING:
@@ -107,8 +107,9 @@ class Answer:
             return target
         data: dict[str, Any] = {"http_status": self.status}
         if target.origin is not None:
-            data["location"] = target.origin
-        raise local_error(target.reason, f"{self._said()}, a redirect that is not followed: {target.why}", data=data)
+            data["location"] = self._plain(target.origin, 300)
+        why = self._plain(target.why, 500)
+        raise local_error(target.reason, f"{self._said()}, a redirect that is not followed: {why}", data=data)
 
     def drain(self, seconds: float) -> bool:
         """Read what is left of the body, so that the connection can be kept; only as much and as long as it is worth.
@@ -287,7 +288,7 @@ class Answer:
         return self._plain(self.content_type, 100) or None
 
     def _plain(self, text: str, limit: int) -> str:
-        return plain(text, secrets_in(self.outgoing.secret, self.outgoing.endpoint.query), limit)
+        return plain(text, self.outgoing.masking(), limit)
 
 
 def _json(data: bytes) -> Any:

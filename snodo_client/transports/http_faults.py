@@ -19,15 +19,14 @@ import urllib3.exceptions as urllib3_errors
 from ..outcome import local_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator
 
+    from ..masking import Masking
     from ..outcome import McpError
 
 FAULTS = (OSError, http.client.HTTPException, urllib3_errors.HTTPError, requests.RequestException)
 
 EXCERPT = 300  # characters
-SHORTEST_SECRET = 4  # what is shorter is no secret, and would be found in any text
-MASK = "***"
 
 _NO_CONNECTION = (
     urllib3_errors.NewConnectionError,
@@ -56,7 +55,7 @@ def causes(fault: BaseException) -> Iterator[BaseException]:
             waiting += [*found.args, getattr(found, "reason", None), found.__cause__, found.__context__]
 
 
-def error_of(fault: BaseException, what: str, up: bool) -> McpError:
+def error_of(fault: BaseException, what: str, up: bool, masking: Masking) -> McpError:
     """The error for a fault of the connection to *what*; *up*: it was complete when the fault came."""
     chain = list(causes(fault))
     tls = next((cause for cause in chain if isinstance(cause, ssl.SSLError)), None)
@@ -64,11 +63,10 @@ def error_of(fault: BaseException, what: str, up: bool) -> McpError:
         tls = None  # how a TLS connection ends when the server just goes away
     if tls is not None:
         why = getattr(tls, "verify_message", None) or (tls.reason or "no TLS").replace("_", " ").lower()
-        return local_error("tls", f"no TLS connection to {what}: {plain(why)}")
+        return local_error("tls", f"no TLS connection to {what}: {plain(why, masking)}")
     if not up or any(isinstance(cause, _NO_CONNECTION) for cause in chain):
-        why = next(
-            (plain(cause) for cause in reversed(chain) if isinstance(cause, OSError) and cause.args), "it failed"
-        )
+        said = (cause for cause in reversed(chain) if isinstance(cause, OSError) and cause.args)
+        why = next((plain(cause, masking) for cause in said), "it failed")
         return local_error("unreachable", f"no connection to {what}: {why}", data={"tried": [why]})
     if any(isinstance(cause, urllib3_errors.DecodeError) for cause in chain):
         return local_error("malformed", f"{what} sent a body that does not decompress")
@@ -79,29 +77,14 @@ def error_of(fault: BaseException, what: str, up: bool) -> McpError:
     return local_error("closed", f"{what} closed the connection before its answer was complete")
 
 
-def plain(text: object, secrets: Iterable[str] = (), limit: int = EXCERPT) -> str:
-    """Text of a server on one line: bounded, without control characters, known secrets masked."""
+def plain(text: object, masking: Masking, limit: int = EXCERPT) -> str:
+    """Text of a server on one line: bounded, without control characters, secrets masked."""
     if isinstance(text, OSError) and text.strerror:
         text = text.strerror
-    shown = str(text)
-    for secret in sorted(secrets, key=len, reverse=True):
-        shown = shown.replace(secret, MASK)
+    shown = masking(str(text)[: 4 * limit + masking.longest])
     shown = re.sub(r"\s+", " ", shown[: 4 * limit]).strip()
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
-
-
-def secrets_in(headers: Mapping[str, str], query: str) -> list[str]:
-    """What must not be shown of a request: values of headers, without the scheme of a credential too, and values of
-    its query, as written and as meant.
-    """
-    from urllib.parse import parse_qsl, unquote
-
-    found = [part for value in headers.values() for part in (value, value.partition(" ")[2])]
-    found += [value for _, value in parse_qsl(query[1:])]
-    found += [value.partition("=")[2] or value for value in query[1:].split("&")]
-    found += [unquote(query[1:]), query[1:]]
-    return [secret for secret in set(found) if len(secret) >= SHORTEST_SECRET]
 
 
 def retry_after(value: str | None) -> float | None:

@@ -64,6 +64,8 @@ class HttpLink(Link):
         self.version = mirrored["MCP-Protocol-Version"]
         headers = {**BASE_HEADERS, **mirrored, "Content-Length": str(len(call.body))}
         outgoing = Outgoing(endpoint, headers, call.body)
+        if isinstance(self.slots, Slots):
+            outgoing.proxy = self.slots.proxy
         transport = self._transport
         if transport.headers:
             secret = transport.headers if isinstance(transport.headers, dict) else self._evaluated(transport.headers)
@@ -162,4 +164,6 @@ def _slots(transport: HttpTransport) -> Slots | SessionSlots:
     if tls and settings["verify"] is False:
         logger("http").warning("%s: certificates are not verified (verify=False)", endpoint.name)
     make_sender = sender(session, context, dict(session.proxies))
-    return Slots(endpoint.name, make_sender, transport.pool_size, transport.connect_timeout)
+    slots = Slots(endpoint.name, make_sender, transport.pool_size, transport.connect_timeout)
+    slots.proxy = proxy or ""
+    return slots

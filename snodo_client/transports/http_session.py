@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from requests import HTTPError, Request
+from requests.utils import select_proxy
 
 from ..engine.deadline import LONGEST_WAIT
 from ..engine.mailbox import Empty, Mailbox
@@ -67,6 +68,7 @@ class SessionLease:
         self.call = call
         self.slots = slots
         self._raw: Any = None
+        self._outgoing: Any = None
 
     def begin(self) -> None:
         self.check()
@@ -77,13 +79,14 @@ class SessionLease:
             raise local_error("closed", f"the connection to {self.slots.what} was closed on this side")
 
     def send(self, outgoing: Outgoing, **_: Any) -> Any:
-        session, call = self.slots.session, self.call
+        session, call, self._outgoing = self.slots.session, self.call, outgoing
         read = call.deadline.left() if call.deadline.max_total is None else min(call.deadline.max_total, LONGEST_WAIT)
         connect = min(call.deadline.left(), self.slots.connect_timeout or LONGEST_WAIT)
         call.delivery = "unknown"
         try:
             prepared = self._prepared(outgoing)
             settings = session.merge_environment_settings(prepared.url, {}, True, None, None)
+            outgoing.proxy = select_proxy(prepared.url, settings["proxies"]) or ""
             timeout = (max(connect, 0.001), max(read, 0.001))
             response = session.send(prepared, allow_redirects=False, timeout=timeout, **settings)
         except HTTPError as refused:  # a hook that calls raise_for_status(): we look at the body first
@@ -118,7 +121,7 @@ class SessionLease:
 
     def fault(self, fault: BaseException) -> McpError:
         self.check()
-        return error_of(fault, self.slots.what, up=True)
+        return error_of(fault, self.slots.what, True, self._outgoing.masking())
 
     def hurry(self, limit: Deadline) -> None:
         """Nothing: the caller does not wait for this thread."""

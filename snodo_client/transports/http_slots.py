@@ -91,7 +91,20 @@ class Lease:
     while something shorter is done.
     """
 
-    __slots__ = ("_raw", "call", "forked", "killed", "limit", "owner", "resent", "reused", "slot", "slots", "up")
+    __slots__ = (
+        "_outgoing",
+        "_raw",
+        "call",
+        "forked",
+        "killed",
+        "limit",
+        "owner",
+        "resent",
+        "reused",
+        "slot",
+        "slots",
+        "up",
+    )
 
     def __init__(self, call: Call, slot: Slot, slots: Slots, resent: bool) -> None:
         self.call = call
@@ -104,6 +117,7 @@ class Lease:
         self.reused = self.up = slot.alive
         self.owner = get_ident()
         self._raw: Any = None
+        self._outgoing: Any = None
 
     def kill(self) -> None:
         """Cut the connection, if it is still this lease's. Any thread, any time."""
@@ -126,14 +140,14 @@ class Lease:
         """The head of the answer to a request, as urllib3's response. With *may_repeat*, None when a kept connection
         turned out to be closed by the server before a byte of an answer came.
         """
-        call = self.call
+        call, self._outgoing = self.call, outgoing
         if self.up or self.resent:
             call.delivery = "unknown"
         try:
             self._raw = self.slot.sender.send(outgoing, stream=True, timeout=self.patience())
         except FAULTS as fault:
             stale = may_repeat and self.reused and _is_stale(fault)
-            error = None if stale else error_of(fault, self.slots.what, self.up)
+            error = None if stale else error_of(fault, self.slots.what, self.up, outgoing.masking())
         except ValueError:  # only what auth= adds is not checked before
             error = local_error("transport_failure", "a header that auth= sets cannot be sent")
         else:
@@ -148,7 +162,7 @@ class Lease:
     def fault(self, fault: BaseException) -> McpError:
         """The error of a read that failed. Raises what ended the call, if that was it."""
         self.check()
-        return error_of(fault, self.slots.what, up=True)
+        return error_of(fault, self.slots.what, True, self._outgoing.masking())
 
     def check(self) -> None:
         """Raise what ended the exchange, if anything has."""
@@ -233,6 +247,7 @@ class Slots:
         self.what = what
         self.connect_timeout = connect_timeout
         self.closed = False
+        self.proxy = ""
         self._make_sender = make_sender
         self._size = size
         self._lock = RLock()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import log
+from ..masking import Masking
 from .lines import Lines
 
 if TYPE_CHECKING:
@@ -30,12 +31,11 @@ class Stderr:
     Lines longer than 64 KiB are cut. Values of `env` whose names speak of a secret are masked in the log and the error.
     """
 
-    __slots__ = ("_complained", "_lines", "_name", "_secrets", "_sink", "_tail", "_truncated")
+    __slots__ = ("_complained", "_lines", "_masking", "_name", "_sink", "_tail", "_truncated")
 
     def __init__(self, env: Mapping[str, str], sink: Callable[[str], object] | None, name: str) -> None:
-        secrets = (value for key, value in env.items() if any(word in key.lower() for word in SECRET_WORDS))
-        # Longest first: one may be part of another.
-        self._secrets = sorted((value for value in secrets if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
+        secret = (value for key, value in env.items() if any(word in key.lower() for word in SECRET_WORDS))
+        self._masking = Masking(secret, SHORTEST_SECRET)
         self._lines = Lines(LINE_BYTES)
         self._sink = sink
         self._name = name
@@ -56,26 +56,21 @@ class Stderr:
 
     def tail(self) -> str:
         """The last lines, fit to be shown."""
-        text = self._masked(_text(self._tail))
-        if self._truncated and self._secrets:
-            text = text[len(self._secrets[0]) :]  # the beginning may be the end of one
+        text = self._masking(_text(self._tail))
+        if self._truncated:
+            text = text[self._masking.longest :]  # the beginning may be the end of a secret
         text = text[-EXCERPT_CHARACTERS:].strip()
         return "".join(c for c in text if c.isprintable() or c in "\n\t")
 
-    def _masked(self, text: str) -> str:
-        import re
-
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return re.sub(r"//[^/\s@]+@", "//***@", text)  # user and password in a URL
-
     def _say(self, line: bytes | TooLong) -> None:
         text = _text(line if isinstance(line, bytes) else line.prefix)
+        if not isinstance(line, bytes):
+            text = text[: len(text) - self._masking.longest]  # the cut may have gone through a secret
         try:
             if self._sink is not None:
                 self._sink(text)
-            else:
-                log.info("stdio", "%s: %s", self._name, self._masked(text))
+            elif log.says_info("stdio"):
+                log.info("stdio", "%s: %s", self._name, self._masking(text))
         except Exception:
             if not self._complained:
                 self._complained = True

@@ -133,7 +133,7 @@ class StdioTransport:
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"<StdioTransport {self._command}>"
+        return f"<StdioTransport {getattr(self, '_command', '')}>"
 
     # -- the transport protocol
 

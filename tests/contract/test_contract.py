@@ -212,7 +212,12 @@ def test_a_timeout_ends_the_call_in_time_and_the_next_is_served(client: Client) 
     outcome = client.call_tool("sleep", {"seconds": 1.0}, timeout=0.3)
     took = time.monotonic() - begun
     assert isinstance(outcome, McpError)
-    assert (outcome.code, outcome.kind, outcome.reason, outcome.data) == (-32001, "transport", "timeout", {"timeout": 0.3})
+    assert (outcome.code, outcome.kind, outcome.reason, outcome.data) == (
+        -32001,
+        "transport",
+        "timeout",
+        {"timeout": 0.3},
+    )
     assert 0.3 <= took < 2.3
     assert text_of(client.call_tool("echo", {"message": "next"})) == "next"
 

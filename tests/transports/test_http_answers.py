@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from snodo_client.masking import Masking
 from snodo_client.outcome import McpError, Ok
-from snodo_client.transports.http_faults import plain, retry_after, secrets_in
+from snodo_client.transports.http_faults import plain, retry_after
 from support.http_calls import MemoryPeak, Took, call_tool, connect, error_of, exchange, make_call, opened, text_of
 from support.scripted_http import Peer, Request, ScriptedServer, each_request, event, in_pieces, result
 
@@ -550,19 +551,6 @@ def test_a_body_that_does_not_decompress() -> None:
 
 
 def test_text_is_masked_bounded_and_printable() -> None:
-    assert plain("a\r\n\t b\x07\u2028c") == r"a b\x07 c"
-    assert plain("key=SEKRET1 and SEKRET", ["SEKRET", "SEKRET1"]) == "key=*** and ***"
-    assert plain("x" * 1000) == "x" * 297 + "..."
-
-
-def test_what_counts_as_a_secret() -> None:
-    found = secrets_in({"Authorization": "Bearer abcdef", "X": "1"}, "?key=a%20bcd&plain")
-    assert set(found) == {
-        "Bearer abcdef",
-        "abcdef",
-        "key=a%20bcd&plain",
-        "key=a bcd&plain",
-        "a%20bcd",
-        "a bcd",
-        "plain",
-    }
+    assert plain("a\r\n\t b\x07\u2028c", Masking([])) == r"a b\x07 c"
+    assert plain("key=SEKRET1 and SEKRET", Masking(["SEKRET", "SEKRET1"])) == "key=*** and ***"
+    assert plain("x" * 1000, Masking([])) == "x" * 297 + "..."
