@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import os
 from os import getpid
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -69,4 +70,12 @@ def _close_all() -> None:
         thread.join(deadline.left())
 
 
+def _forked() -> None:
+    """In the child of a fork, before anything else runs there: the threads and the servers stayed with the parent."""
+    for session in list(_open):
+        session.forked()
+
+
 atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

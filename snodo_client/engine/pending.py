@@ -58,6 +58,10 @@ class Pending:
             call.put(error.copy())
             call.wake()
 
+    def forked(self) -> None:
+        """In the child of a fork: a thread that is not here may hold the lock."""
+        self._lock = RLock()
+
     def calls(self) -> list[Call]:
         with self._lock:
             return list(self._calls.values())

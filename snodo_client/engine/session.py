@@ -295,6 +295,21 @@ class Session:
         with suppress(McpError):
             self.transport.close(deadline)
 
+    def forked(self) -> None:
+        """In the child of a fork. A transport that can be used there reopens by itself; the others are lost, and let go
+        of what is the parent's.
+        """
+        self._pending.forked()
+        self._ready, self._relist = Flight(self._ready.name), Flight(self._relist.name)
+        self._callbacks.forked()
+        self._control.forked()
+        forked = getattr(self.transport, "forked", None)
+        if forked is not None and self._link is not None:
+            forked()
+            self._router.lost(
+                local_error("forked", f"the client of {self.name} was made in another process"), self._link
+            )
+
     def _closed_error(self) -> McpError:
         return local_error("closed", f"the client of {self.name} is closed")
 

@@ -53,6 +53,12 @@ class Worker:
         if say:
             logger("callbacks").warning("%s: too much is waiting; the oldest is dropped", self._name)
 
+    def forked(self) -> None:
+        """In the child of a fork: the thread, what waited for it, and whoever held the lock stayed with the parent."""
+        self._jobs.clear()
+        self._weight = 0
+        self._changed = Condition(RLock())
+
     def _start(self) -> None:
         """Under the lock. Where no thread can be started, what waits is tried again with the next job."""
         try:
