@@ -9,7 +9,7 @@ import socketserver
 import threading
 from types import SimpleNamespace
 
-from snodo_client import Client, Link, McpError, Traits
+from snodo_client import Client, Link, Traits, local_error
 from snodo_client.testing.demo import demo_server
 
 
@@ -33,11 +33,11 @@ class LineSocketTransport:
                     yield json.loads(line)
         except OSError as error:
             call.check()  # raises when it was the deadline
-            raise McpError(-32000, f"no answer from {self.address}: {error}") from None
+            raise local_error("unreachable", f"no answer from {self.address}: {error}") from None
 
-    def send(self, body, link, deadline):
+    def send(self, message, link, deadline):
         with socket.create_connection(self.address, timeout=deadline.left()) as connection:
-            connection.sendall(body + b"\n")
+            connection.sendall(json.dumps(message).encode() + b"\n")
 
     def close(self, deadline):
         pass

@@ -13,12 +13,16 @@ with Client.connect(("stdio", "python", ["server.py"])) as client:
 from __future__ import annotations
 
 from .client import Client
-from .outcome import InputRequired, InputRequiredError, McpError, Ok, Page, Progress
+from .engine.call import Call
+from .engine.deadline import Deadline
+from .outcome import InputRequired, InputRequiredError, McpError, Ok, Page, Progress, local_error
 from .transports.base import Inbound, Link, Traits, Transport
 from .version import __version__
 
 __all__ = [
+    "Call",
     "Client",
+    "Deadline",
     "Inbound",
     "InputRequired",
     "InputRequiredError",
@@ -30,4 +34,5 @@ __all__ = [
     "Traits",
     "Transport",
     "__version__",
+    "local_error",
 ]

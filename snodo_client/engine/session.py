@@ -258,25 +258,25 @@ class Session:
             return
         if self.transport.traits.cancel != "notify":
             return
-        body = jsonrpc.encode(
-            jsonrpc.notification("notifications/cancelled", {"requestId": call.wire_id, "reason": reason})
-        )
-        self._control.submit(lambda: self._send(body, link, Deadline(CANCEL_SECONDS)))
+        message = jsonrpc.notification("notifications/cancelled", {"requestId": call.wire_id, "reason": reason})
+        self._control.submit(lambda: self._send(message, link, Deadline(CANCEL_SECONDS)))
 
     # -- notifications
 
     def notify(self, method: str, params: dict[str, Any], deadline: Deadline) -> Outcome:
-        body = jsonrpc.encode(jsonrpc.notification(method, params or None))
+        """Send a notification. Raises ValueError, before anything is sent, for params that JSON cannot carry."""
+        message = jsonrpc.notification(method, params or None)
+        jsonrpc.encode(message)
         agreement = self.ready(deadline)
         if isinstance(agreement, McpError):
             return agreement
         if self._closed or self._link is None:
             return self._closed_error()
-        return self._send(body, self._link, deadline) or Ok({})
+        return self._send(message, self._link, deadline) or Ok({})
 
-    def _send(self, body: bytes, link: Link, deadline: Deadline) -> McpError | None:
+    def _send(self, message: Message, link: Link, deadline: Deadline) -> McpError | None:
         try:
-            self.transport.send(body, link, deadline)
+            self.transport.send(message, link, deadline)
         except McpError as error:
             return _fault(error)
         return None

@@ -141,6 +141,25 @@ def _encoded_members(params: dict[str, Any]) -> bytes:
     return b"," + jsonrpc.encode([params])[2:-2] if params else b""
 
 
+class Notification:
+    """A notification, for transports that send it the way they send a request. It is never sent twice."""
+
+    __slots__ = ("_message", "_version", "method")
+    idempotent = False
+
+    def __init__(self, message: dict[str, Any], version: str) -> None:
+        self.method: str = message["method"]
+        self._message = message
+        self._version = version
+
+    def encode(self) -> bytes:
+        return jsonrpc.encode(self._message)
+
+    def headers(self) -> dict[str, str]:
+        """Those that mirror it over HTTP."""
+        return http_headers.standard_headers(self.method, {}, self._version)
+
+
 @lru_cache(maxsize=128)
 def _encoded_method(method: str) -> bytes:
     if not isinstance(method, str) or not method:

@@ -95,7 +95,7 @@ class Transport(Protocol):
         call was settled by somebody else. Closing the iterator early lets go of the exchange.
         """
 
-    def send(self, body: bytes, link: Link, deadline: Deadline) -> None:
+    def send(self, message: Message, link: Link, deadline: Deadline) -> None:
         """Send a message nobody waits for: a notification. A message not begun by the deadline is withdrawn."""
 
     def close(self, deadline: Deadline) -> None:

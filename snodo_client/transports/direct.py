@@ -121,11 +121,11 @@ class DirectTransport:
         finally:
             context._end()
 
-    def send(self, body: bytes, link: Link, deadline: Deadline) -> None:
+    def send(self, message: Message, link: Link, deadline: Deadline) -> None:
         """Returns when the handler has, so that it sees messages in order, or at the deadline."""
-        inbound, message = self._inbound, jsonrpc.decode(body)
+        inbound, copy = self._inbound, jsonrpc.decode(jsonrpc.encode(message))
         assert inbound is not None
-        assert isinstance(message, dict)
+        assert isinstance(copy, dict)
         if link.lost is not None:
             raise link.lost.copy()
         context = Context(self._auth, lambda sent: inbound.deliver(sent, link))
@@ -133,7 +133,7 @@ class DirectTransport:
 
         def handle() -> None:
             try:
-                self._call(message, context, link)
+                self._call(copy, context, link)
             except McpError:
                 pass  # logged, and nobody waits for it
             finally:

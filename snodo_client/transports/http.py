@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from ..engine.call import Call
 from ..outcome import local_error
 from ..protocol import headers as http_headers
-from ..protocol import jsonrpc, origins
+from ..protocol import origins
+from ..protocol.requests import Notification
 from ..version import __version__
 from .base import Traits
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from requests.auth import AuthBase
 
     from ..engine.deadline import Deadline
-    from ..protocol.requests import Request
     from .base import Inbound, Link
     from .http_link import HttpLink
 
@@ -125,10 +125,10 @@ class HttpTransport:
         link: HttpLink = call.link  # type: ignore[assignment]
         return link.exchange(call)
 
-    def send(self, body: bytes, link: Link, deadline: Deadline) -> None:
-        notification: Request = _Notification(body, link)  # type: ignore[assignment,arg-type]
-        call = Call(0, notification, deadline)
-        call.body, call.link = body, link
+    def send(self, message: Message, link: Link, deadline: Deadline) -> None:
+        notification = Notification(message, link.version)  # type: ignore[attr-defined]
+        call = Call(0, notification, deadline)  # type: ignore[arg-type]
+        call.body, call.link = notification.encode(), link
         list(self.exchange(call))  # nothing comes of it, unless it fails
 
     def close(self, deadline: Deadline) -> None:
@@ -142,22 +142,6 @@ class HttpTransport:
     def __repr__(self) -> str:
         endpoint = getattr(self, "endpoint", None)  # a traceback may show a transport whose options were refused
         return f"<HttpTransport {endpoint.name if endpoint else ''}>"
-
-
-class _Notification:
-    """A notification in the place of a request: nobody waits for an answer, and it is never sent twice."""
-
-    __slots__ = ("_version", "method")
-
-    idempotent = False
-
-    def __init__(self, body: bytes, link: HttpLink) -> None:
-        message: Any = jsonrpc.decode(body)
-        self.method: str = message["method"]
-        self._version = link.version
-
-    def headers(self) -> dict[str, str]:
-        return http_headers.standard_headers(self.method, {}, self._version)
 
 
 # -- options

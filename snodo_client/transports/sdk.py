@@ -117,10 +117,10 @@ class SdkTransport:
             if write.withdraw():
                 call.delivery = "not_sent"
 
-    def send(self, body: bytes, link: Link, deadline: Deadline) -> None:
+    def send(self, message: Message, link: Link, deadline: Deadline) -> None:
         """Returns when the server has taken the message; a "timeout" error when it has not by the deadline."""
         taken = Event()
-        write = _Write(_usable(link), body, taken.set)
+        write = _Write(_usable(link), jsonrpc.encode(message), taken.set)
         if not taken.wait(deadline.left()):
             write.withdraw()
             raise timed_out(f"{link.name} did not take a notification", deadline)

@@ -185,9 +185,9 @@ class StdioTransport:
         self._write(link, call.body, call.deadline, call)
         yield from call.messages()
 
-    def send(self, body: bytes, link: Link, deadline: Deadline) -> None:
+    def send(self, message: Message, link: Link, deadline: Deadline) -> None:
         assert isinstance(link, StdioLink)
-        self._write(link, body, deadline, None)
+        self._write(link, jsonrpc.encode(message), deadline, None)
 
     def close(self, deadline: Deadline) -> None:
         with self._lock:

@@ -72,7 +72,7 @@ class Harness:
         return text
 
     def notify(self, method: str, *, timeout: float = 10, **params: Any) -> None:
-        self.transport.send(jsonrpc.encode(jsonrpc.notification(method, params or None)), self.link, Deadline(timeout))
+        self.transport.send(jsonrpc.notification(method, params or None), self.link, Deadline(timeout))
 
     def close(self, timeout: float = 10) -> None:
         self.transport.close(Deadline(timeout))

@@ -7,7 +7,6 @@ follow it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from json import loads
 from queue import SimpleQueue
 from threading import Event
 from typing import Any
@@ -39,8 +38,8 @@ class ScriptedTransport:
         call.delivery = "accepted"
         yield from self.script(call)
 
-    def send(self, body: bytes, link: Link, deadline: Deadline) -> None:
-        self.sent.put(loads(body))
+    def send(self, message: Message, link: Link, deadline: Deadline) -> None:
+        self.sent.put(message)
 
     def close(self, deadline: Deadline) -> None:
         self.closed.set()

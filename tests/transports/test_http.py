@@ -274,10 +274,10 @@ def test_delivery_is_not_sent_when_tls_fails() -> None:
 )
 def test_a_notification_is_fine_with_any_success(send: Any) -> None:
     with ScriptedServer(each_request(lambda peer, _: send(peer))) as server, opened(server.url) as transport:
-        body = jsonrpc.encode(jsonrpc.notification("notifications/test", {"x": 1}))
+        message = jsonrpc.notification("notifications/test", {"x": 1})
         for _ in range(3):
-            transport.send(body, transport._link, Deadline(5))  # type: ignore[arg-type]
-        assert [request.body for request in server.requests] == [body] * 3
+            transport.send(message, transport._link, Deadline(5))  # type: ignore[arg-type]
+        assert [request.body for request in server.requests] == [jsonrpc.encode(message)] * 3
         assert server.requests[0].header("mcp-method") == "notifications/test"
         assert server.requests[0].header("mcp-protocol-version") == "2026-07-28"
         assert server.connections == 1

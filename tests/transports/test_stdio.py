@@ -53,7 +53,7 @@ def test_forty_threads_get_their_own_answers_in_reverse_order() -> None:
 
 def test_a_notification_needs_no_answer() -> None:
     with Peer("scripted.py") as peer:
-        peer.transport.send(b'{"jsonrpc":"2.0","method":"notifications/anything"}', peer.link, Deadline(10))
+        peer.transport.send({"jsonrpc": "2.0", "method": "notifications/anything"}, peer.link, Deadline(10))
         assert peer.call("echo", {"after": 1}) == {"after": 1}
 
 
@@ -167,7 +167,7 @@ def test_a_server_that_stops_reading(tmp_path: Path) -> None:
         assert within(start, 0.2)
         assert withdrawn.delivery == "not_sent"
         with pytest.raises(McpError) as raised:
-            peer.transport.send(b'{"jsonrpc":"2.0","method":"notifications/anything"}', peer.link, Deadline(0.1))
+            peer.transport.send({"jsonrpc": "2.0", "method": "notifications/anything"}, peer.link, Deadline(0.1))
         assert raised.value.reason == "timeout"
 
         resume.touch()
@@ -294,7 +294,7 @@ def test_a_server_that_closes_stdin_is_lost_and_ended() -> None:
         assert "closed its stdin" in error.message
         assert call.delivery == "not_sent"
         with pytest.raises(McpError, match="closed its stdin"):
-            peer.transport.send(b"{}", peer.link, Deadline(10))
+            peer.transport.send({}, peer.link, Deadline(10))
         assert eventually(lambda: reaped(peer.pid))
 
 
