@@ -2,7 +2,7 @@
 
 Values of any text are carried by an encoding of the protocol (spec: basic/transports/streamable-http, "Value
 encoding"); what reaches an HTTP library from here is printable ASCII or checked Latin-1, so nothing can smuggle in
-a line end. Which tool arguments become headers is decided in ``tool_headers``. A rejected value is never quoted:
+a line end. Which tool arguments become headers is decided in `tool_headers`. A rejected value is never quoted:
 headers carry credentials.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -36,15 +36,15 @@ _FORBIDDEN_IN_VALUE = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def is_token(text: str) -> bool:
-    """Whether *text* can be the name of a header: one or more ``tchar`` of RFC 9110."""
+    """Whether *text* can be the name of a header: one or more `tchar` of RFC 9110."""
     return _TOKEN.fullmatch(text) is not None
 
 
 def encode_value(text: str) -> str:
-    """*text* as a header value: itself when it is printable ASCII without spaces at its ends, else in base64.
+    """`text` as a header value: itself when it is printable ASCII without spaces at its ends, else in base64.
 
     A text that looks encoded already is encoded once more, so that decoding gives back exactly *text*. Raises
-    ``ValueError`` for lone surrogates, which no encoding can carry.
+    `ValueError` for lone surrogates, which no encoding can carry.
     """
     plain = text.isascii() and text.isprintable() and not text.startswith(" ") and not text.endswith(" ")
     if plain and not (text.startswith("=?base64?") and text.endswith("?=")):
@@ -64,7 +64,7 @@ def standard_headers(method: str, params: Mapping[str, Any], version: str) -> di
     """The headers every request carries over HTTP: its protocol version, its method, and for the methods that have
     one the name of what they act on. A name that is not a string is left out: the body is the server's to refuse.
 
-    Raises ``ValueError`` for lone surrogates.
+    Raises `ValueError` for lone surrogates.
     """
     headers = {"MCP-Protocol-Version": version, "Mcp-Method": encode_value(method)}
     named_by = _NAMED_BY.get(method)
@@ -77,9 +77,9 @@ def standard_headers(method: str, params: Mapping[str, Any], version: str) -> di
 def check_user_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """A copy of the headers a user wants on every HTTP request, once they are known to be safe to send.
 
-    Raises ``TypeError`` unless names and values are strings. Raises ``ValueError`` for a name that is not a token,
-    is given twice in different case, or belongs to the transport or the protocol (``Host``, ``Content-Type``,
-    ``Mcp-*`` and so on), and for a value that is not Latin-1, has control characters (line ends among them), or
+    Raises `TypeError` unless names and values are strings. Raises `ValueError` for a name that is not a token,
+    is given twice in different case, or belongs to the transport or the protocol (`Host`, `Content-Type`,
+    `Mcp-*` and so on), and for a value that is not Latin-1, has control characters (line ends among them), or
     white space at its ends.
     """
     if not isinstance(headers, Mapping):

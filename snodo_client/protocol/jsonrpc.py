@@ -13,8 +13,8 @@ import re
 import sys
 from itertools import accumulate
 from math import isinf
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal, NoReturn
 
@@ -41,7 +41,7 @@ _SURROGATE = re.compile(r"\\ud[89a-f]")
 def encode(obj: object) -> bytes:
     """The compact JSON text of *obj*: ASCII only, on one line, without a line end.
 
-    Raises ``ValueError`` for what JSON cannot carry unchanged: NaN and infinities, lone surrogates, keys that are
+    Raises `ValueError` for what JSON cannot carry unchanged: NaN and infinities, lone surrogates, keys that are
     not strings, types other than dict, list, tuple, str, int, float, bool and None, and more than 256 levels of
     nesting (an object inside itself among them).
     """
@@ -112,7 +112,7 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 def decode(data: bytes) -> object:
     """The JSON value in *data*: UTF-8, one leading byte order mark allowed.
 
-    Raises ``Malformed`` for anything that is not strict JSON, for numbers of more than 4300 digits or beyond the
+    Raises `Malformed` for anything that is not strict JSON, for numbers of more than 4300 digits or beyond the
     range of a double, and for more than 256 levels of nesting; the last is decided before parsing starts, since
     the parser is recursive.
     """
@@ -154,7 +154,7 @@ def _depth(data: bytes) -> int:
 
 
 def request(id: int, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A request message; *params* is left out when None."""
+    """A request message; `params` is left out when None."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
     if params is not None:
         message["params"] = params
@@ -162,7 +162,7 @@ def request(id: int, method: str, params: dict[str, Any] | None = None) -> dict[
 
 
 def notification(method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A notification message; *params* is left out when None."""
+    """A notification message; `params` is left out when None."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     if params is not None:
         message["params"] = params
@@ -172,9 +172,9 @@ def notification(method: str, params: dict[str, Any] | None = None) -> dict[str,
 def kind_of(message: object) -> Literal["request", "notification", "response"] | None:
     """What *message* is by its shape, or None when it is no valid JSON-RPC message.
 
-    A response has either a ``result`` object or an ``error`` with an integer ``code`` and a text ``message``. Only
+    A response has either a `result` object or an `error` with an integer `code` and a text `message`. Only
     an error may lack its id, or have null there: its sender could not read the request. A float passes as the id of
-    a response, since some peers write ``1.0`` for ``1``; ``same_id`` judges it. (spec: basic)
+    a response, since some peers write `1.0` for `1`; `same_id` judges it. (spec: basic)
     """
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         return None
@@ -203,7 +203,7 @@ def kind_of(message: object) -> Literal["request", "notification", "response"] |
 
 def same_id(got: object, ours: int) -> Literal["exact", "loose"] | None:
     """Whether the id a peer sent names our request *ours*: "exact" for the same integer, "loose" for its decimal
-    text or an equal float, else None. A boolean is never an id, though Python calls ``True == 1``."""
+    text or an equal float, else None. A boolean is never an id, though Python calls `True == 1`."""
     if type(got) is int:
         return "exact" if got == ours else None
     if (type(got) is str and got == str(ours)) or (type(got) is float and got == ours):

@@ -1,6 +1,6 @@
-"""Tool arguments that travel as HTTP headers too: reading ``x-mcp-header`` annotations and filling the headers.
+"""Tool arguments that travel as HTTP headers too: reading `x-mcp-header` annotations and filling the headers.
 
-A tool's input schema may mark some parameters; over HTTP their values are mirrored as ``Mcp-Param-*`` headers, and a
+A tool's input schema may mark some parameters; over HTTP their values are mirrored as `Mcp-Param-*` headers, and a
 tool that is marked wrongly must not be offered (spec: basic/transports/streamable-http, "Custom headers from tool
 parameters"). Schemas come from servers: the walk is iterative and bounded. It only matters from 2026-07-28 on;
 callers leave older revisions and other transports alone.
@@ -8,9 +8,10 @@ callers leave older revisions and other transports alone.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .headers import encode_value, is_token
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
@@ -32,7 +33,7 @@ _MAP = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "p
 
 
 class Annotation:
-    """One mirrored parameter: the header is ``Mcp-Param-<name>``, *path* leads to the argument through nested
+    """One mirrored parameter: the header is `Mcp-Param-<name>`, *path* leads to the argument through nested
     objects, *type* is "string", "integer" or "boolean"."""
 
     __slots__ = ("name", "path", "type")
@@ -73,7 +74,7 @@ class _Place:
 def scan(input_schema: object) -> list[Annotation] | str:
     """The annotations of a tool's input schema, or the reason why they are invalid and the tool must be left out.
 
-    Every place a schema can hold a schema is looked at, up to 20,000 of them; ``$ref`` is not followed. The reason is
+    Every place a schema can hold a schema is looked at, up to 20,000 of them; `$ref` is not followed. The reason is
     one line for people, and names the place.
     """
     found: list[Annotation] = []
@@ -125,9 +126,9 @@ def _children(keyword: str, value: object) -> Iterable[tuple[tuple[str, ...], ob
 
 
 def param_headers(annotations: Sequence[Annotation], arguments: dict[str, Any]) -> dict[str, str]:
-    """The ``Mcp-Param-*`` headers of a call with *arguments*. An argument that is absent or None has no header.
+    """The `Mcp-Param-*` headers of a call with *arguments*. An argument that is absent or None has no header.
 
-    Raises ``ValueError``, before anything is sent, for an argument of another type than its schema says, an integer
+    Raises `ValueError`, before anything is sent, for an argument of another type than its schema says, an integer
     beyond ±(2**53 - 1), or a lone surrogate. An integral float counts as an integer.
     """
     headers = {}

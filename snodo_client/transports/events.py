@@ -1,6 +1,6 @@
 """Server-sent events out of a stream of bytes, with bounds on the size of an event (WHATWG HTML, "Server-sent events").
 
-``sseclient`` decodes the fields of an event, and only that: it is handed one complete, normalised event block at a
+`sseclient` decodes the fields of an event, and only that: it is handed one complete, normalised event block at a
 time. Which bytes make up a block is decided here (byte order mark, the three line ends, comments, broken UTF-8, an
 unfinished block at the end), because there it has no bounds and errs on cut-off input. Neither reconnecting nor
 what an event means is known here.
@@ -9,8 +9,8 @@ what an event means is known here.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import NoReturn
@@ -27,7 +27,7 @@ _VOID_FIELD = re.compile(rb"id(?::.*)?\0.*|retry(?!: ?[0-9]{1,15}\Z).*", re.DOTA
 
 
 class TooLarge(Exception):
-    """An event went over a bound, and the stream is of no use any more. *events* are those complete before it that no
+    """An event went over a bound, and the stream is of no use any more. `events` are those complete before it that no
     call has returned yet."""
 
     def __init__(self, problem: str, events: list[Event]) -> None:
@@ -52,8 +52,8 @@ class Event:
 class EventStream:
     """The events of one response body, fed in pieces of any size.
 
-    *max_event_bytes* bounds the lines of an event in sum, their ends not counted and comments only as long as each is
-    read; *max_event_lines* bounds their number, comments apart. ``comments`` counts those: they are signs of life and
+    `max_event_bytes` bounds the lines of an event in sum, their ends not counted and comments only as long as each is
+    read; `max_event_lines` bounds their number, comments apart. `comments` counts those: they are signs of life and
     no events. What is unfinished when the stream ends is no event either.
     """
 
@@ -80,7 +80,7 @@ class EventStream:
         """The events that *chunk* completes.
 
         A block without data counts as an event when it sets an id or a retry time. Broken UTF-8 is replaced. Raises
-        ``TooLarge`` once a bound is passed, and from then on.
+        `TooLarge` once a bound is passed, and from then on.
         """
         if self._problem is not None:
             raise TooLarge(self._problem, [])
@@ -113,7 +113,7 @@ class EventStream:
         return events
 
     def _normalised(self, chunk: bytes) -> bytes:
-        """*chunk* with line feeds for its line ends, and without the byte order mark of the stream."""
+        """`chunk` with line feeds for its line ends, and without the byte order mark of the stream."""
         if self._at_start is not None:
             chunk = self._at_start + chunk
             if len(chunk) < len(_BOM) and _BOM.startswith(chunk):

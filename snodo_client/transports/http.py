@@ -1,112 +1,40 @@
 """Streamable HTTP: every message is a POST of its own, answered by JSON or by an event stream (spec:
 basic/transports/streamable-http).
 
-An exchange runs in the thread of its caller, on a connection that it has to itself. This module checks the options and
-is cheap to import; all that needs requests and urllib3 is imported when a link is opened.
+An exchange runs in the thread of its caller, on a connection that it has to itself. This module is cheap to import;
+what needs requests and urllib3 is imported when a link is opened.
 """
 
 from __future__ import annotations
 
-import os
-import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..engine.call import Call
 from ..outcome import local_error
-from ..protocol import headers as http_headers
-from ..protocol import origins
 from ..protocol.requests import Notification
-from ..version import __version__
 from .base import Traits
+from .http_options import HttpOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Any
-
-    import requests
-    from requests.auth import AuthBase
+    from collections.abc import Iterator
 
     from ..engine.deadline import Deadline
     from .base import Inbound, Link
     from .http_link import HttpLink
 
     Message = dict[str, Any]
-    Headers = Mapping[str, str] | Callable[[], Mapping[str, str]]
-    Auth = str | AuthBase | Callable[[requests.PreparedRequest], requests.PreparedRequest]
-
-MAX_RESPONSE_BYTES = 16 * 1024 * 1024
-POOL_SIZE = 10
-
-# What can be decoded without optional packages, and nothing else.
-BASE_HEADERS = {
-    "User-Agent": f"snodo_client/{__version__}",
-    "Accept": "application/json, text/event-stream",
-    "Accept-Encoding": "gzip, deflate",
-    "Content-Type": "application/json",
-}
-
-_TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 class HttpTransport:
-    """A Streamable HTTP endpoint.
-
-    headers: sent with every request: a mapping, or a callable evaluated for each request.
-    auth: a bearer token, or a requests authenticator; of what it does, only the headers it sets count.
-    verify: True for the trust store of the system (or the bundle that REQUESTS_CA_BUNDLE names), the path of a CA
-        bundle, or False. cert: a client certificate file, or (file, key file).
-    proxies: as in requests, instead of those of the environment; an empty mapping for none.
-    connect_timeout: seconds for the connection alone, within the call's own limit.
-    max_response_bytes: the longest JSON body, and the longest event of a stream, after decompression.
-    allowed_origin: the only origin requests go to. It must be that of the URL, which is also the default: a statement
-        for those who compose URLs.
-    pool_size: idle connections kept; never a limit on calls.
-    session: a `requests.Session` to send through, with its own verify, cert and proxies.
-
-    Raises ValueError or TypeError for wrong options; nothing is read or sent before `open`.
+    """A Streamable HTTP endpoint. Its options are those of `HttpOptions`, which raises ValueError or TypeError for
+    wrong ones; nothing is read or sent before `open`.
     """
 
     traits = Traits(eras=("modern",), cancel="drop", mirrors_headers=True)
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: Headers | None = None,
-        auth: Auth | None = None,
-        verify: bool | str | os.PathLike[str] = True,
-        cert: str | tuple[str, str] | None = None,
-        proxies: Mapping[str, str] | None = None,
-        connect_timeout: float | None = None,
-        max_response_bytes: int = MAX_RESPONSE_BYTES,
-        allowed_origin: str | None = None,
-        pool_size: int = POOL_SIZE,
-        session: requests.Session | None = None,
-    ) -> None:
-        self.endpoint = origins.endpoint(url)
-        if allowed_origin is not None and origins.origin(allowed_origin) != self.endpoint.origin:
-            raise ValueError(f"allowed_origin must be the origin of the URL, {self.endpoint.origin}")
-        self.token = _token(auth) if isinstance(auth, str) else None
-        self.auth = None if isinstance(auth, str) else _callable(auth, "auth", "a token or a requests authenticator")
-        self.headers = _headers(headers, authorized=self.authorized)
-        self.verify = _verify(verify)
-        self.cert = _cert(cert)
-        self.proxies = _proxies(proxies)
-        self.connect_timeout = _seconds(connect_timeout)
-        self.max_response_bytes = _count(max_response_bytes, "max_response_bytes", 1)
-        self.pool_size = _count(pool_size, "pool_size", 0)
-        self.session = session
-        if session is not None:
-            if not callable(getattr(session, "prepare_request", None)):
-                raise TypeError(f"session must be a requests.Session, not {type(session).__name__}")
-            if (verify, cert, proxies, pool_size) != (True, None, None, POOL_SIZE):
-                raise ValueError("verify, cert, proxies and pool_size are set on the session when one is passed")
+    def __init__(self, url: str, **options: Any) -> None:
+        self._options = HttpOptions(url, **options)
         self._link: HttpLink | None = None
-
-    @property
-    def authorized(self) -> bool:
-        """True when auth= sets the Authorization header."""
-        return self.token is not None or self.auth is not None
 
     def open(self, inbound: Inbound, deadline: Deadline) -> Link:
         """Read the environment and the certificates. No connection is made: the first request does that."""
@@ -118,7 +46,7 @@ class HttpTransport:
         if problem is not None:
             raise local_error("transport_failure", f"a module HTTP needs could not be loaded: {problem}")
         self._close_link()
-        self._link = link = HttpLink(self)
+        self._link = link = HttpLink(self._options)
         return link
 
     def exchange(self, call: Call) -> Iterator[Message]:
@@ -140,95 +68,5 @@ class HttpTransport:
             link.slots.close()
 
     def __repr__(self) -> str:
-        endpoint = getattr(self, "endpoint", None)  # a traceback may show a transport whose options were refused
-        return f"<HttpTransport {endpoint.name if endpoint else ''}>"
-
-
-# -- options
-
-
-def _headers(headers: Any, *, authorized: bool) -> dict[str, str] | Callable[[], Mapping[str, str]] | None:
-    if headers is None:
-        return None
-    if callable(headers):
-        make: Callable[[], Mapping[str, str]] = headers
-        return make
-    return spelled(headers, authorized=authorized)
-
-
-def spelled(headers: Any, *, authorized: bool) -> dict[str, str]:
-    """The caller's headers, checked, and spelled so that they replace ours. Raises ValueError or TypeError."""
-    checked = http_headers.check_user_headers(headers)
-    if authorized and any(name.lower() == "authorization" for name in checked):
-        raise ValueError("header Authorization is set by auth=")
-    return {_OURS.get(name.lower(), name): value for name, value in checked.items()}
-
-
-_OURS = {name.lower(): name for name in ("Authorization", "Cookie", "User-Agent")}
-
-
-def _token(token: str) -> str:
-    if not _TOKEN.fullmatch(token):
-        raise ValueError("auth= is a bare token of printable ASCII: no spaces, no line ends, and no 'Bearer' before it")
-    return token
-
-
-def _callable(value: Any, name: str, what: str) -> Any:
-    if value is not None and not callable(value):
-        raise TypeError(f"{name} must be {what}, not {type(value).__name__}")
-    return value
-
-
-def _verify(verify: object) -> bool | str:
-    if isinstance(verify, bool):
-        return verify
-    return _file(verify, "verify", "a CA bundle or folder")
-
-
-def _cert(cert: object) -> str | tuple[str, str] | None:
-    if cert is None:
-        return None
-    if isinstance(cert, (tuple, list)):
-        if len(cert) != 2:
-            raise ValueError("cert must be a file, or (certificate file, key file)")
-        return _file(cert[0], "cert", "a certificate"), _file(cert[1], "cert", "a key")
-    return _file(cert, "cert", "a certificate")
-
-
-def _file(path: object, name: str, what: str) -> str:
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"{name} must be the path of {what}, not {type(path).__name__}")
-    path = os.fspath(path)
-    if not isinstance(path, str) or not os.path.exists(path):
-        raise ValueError(f"{name}: there is no {path!r}")
-    return path
-
-
-def _proxies(proxies: object) -> dict[str, str] | None:
-    from collections.abc import Mapping
-
-    if proxies is None:
-        return None
-    if not isinstance(proxies, Mapping):
-        raise TypeError(f"proxies must be a mapping of schemes to URLs, not {type(proxies).__name__}")
-    if not all(isinstance(key, str) and isinstance(value, str) for key, value in proxies.items()):
-        raise TypeError("proxies maps schemes to URLs, both strings")
-    return dict(proxies)
-
-
-def _seconds(value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"connect_timeout must be a number of seconds, not {type(value).__name__}")
-    if not value > 0:
-        raise ValueError(f"connect_timeout={value} must be more than 0 seconds")
-    return float(value)
-
-
-def _count(value: object, name: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
-    if value < least:
-        raise ValueError(f"{name}={value} must be at least {least}")
-    return value
+        options = getattr(self, "_options", None)  # a traceback may show a transport whose options were refused
+        return f"<HttpTransport {options.endpoint.name if options else ''}>"

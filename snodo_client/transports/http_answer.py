@@ -181,7 +181,7 @@ class Answer:
                     yield message
                     self.connection.check()  # a flood of them must not hide the end of the call
                     continue
-                self.link.patient(self.drain(self.link.patience))
+                self.link.note_end(self.drain(self.link.drain_seconds))
                 yield message
                 return
             if overflow:

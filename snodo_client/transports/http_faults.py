@@ -56,7 +56,7 @@ def causes(fault: BaseException) -> Iterator[BaseException]:
 
 
 def error_of(fault: BaseException, what: str, up: bool, masking: Masking) -> McpError:
-    """The error for a fault of the connection to *what*; *up*: it was complete when the fault came."""
+    """The error for a fault of the connection to *what*; `up`: it was complete when the fault came."""
     chain = list(causes(fault))
     tls = next((cause for cause in chain if isinstance(cause, ssl.SSLError)), None)
     if isinstance(tls, (ssl.SSLEOFError, ssl.SSLZeroReturnError)) and up:

@@ -17,9 +17,9 @@ from ..log import logger
 from ..outcome import McpError, local_error
 from ..protocol import versions
 from .base import Link
-from .http import BASE_HEADERS, spelled
 from .http_adapter import Outgoing, sender
 from .http_answer import REDIRECTS, Answer
+from .http_options import BASE_HEADERS, spelled
 from .http_session import SessionSlots, relay
 from .http_slots import Slots
 from .http_trust import trust
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
 
     from ..engine.call import Call
     from ..protocol.origins import Endpoint
-    from .http import HttpTransport
+    from .http_options import HttpOptions
 
     Message = dict[str, Any]
 
-PATIENCE = 0.02  # seconds a stream has to end after its answer, for its connection to be kept
-LEAST_PATIENCE = 0.002
+DRAIN_SECONDS = 0.02  # seconds a stream has to end after its answer, for its connection to be kept
+LEAST_DRAIN_SECONDS = 0.002
 
 
 class HttpLink(Link):
     """`name` is the URL without its query. `version` is the protocol version of the last request."""
 
-    __slots__ = ("_said", "_transport", "endpoint", "max_response_bytes", "patience", "slots", "version")
+    __slots__ = ("_options", "_said", "drain_seconds", "endpoint", "max_response_bytes", "slots", "version")
 
-    def __init__(self, transport: HttpTransport) -> None:
-        super().__init__(transport.endpoint.name)
-        self.endpoint = transport.endpoint
-        self.max_response_bytes = transport.max_response_bytes
-        self.patience = PATIENCE
+    def __init__(self, options: HttpOptions) -> None:
+        super().__init__(options.endpoint.name)
+        self.endpoint = options.endpoint
+        self.max_response_bytes = options.max_response_bytes
+        self.drain_seconds = DRAIN_SECONDS
         self.version = versions.MODERN[0]
-        self.slots: Slots | SessionSlots = _slots(transport)
-        self._transport = transport
+        self.slots: Slots | SessionSlots = _slots(options)
+        self._options = options
         self._said: set[str] = set()
 
     def exchange(self, call: Call) -> Iterator[Message]:
@@ -66,15 +66,15 @@ class HttpLink(Link):
         outgoing = Outgoing(endpoint, headers, call.body)
         if isinstance(self.slots, Slots):
             outgoing.proxy = self.slots.proxy
-        transport = self._transport
-        if transport.headers:
-            secret = transport.headers if isinstance(transport.headers, dict) else self._evaluated(transport.headers)
+        options = self._options
+        if options.headers:
+            secret = options.headers if isinstance(options.headers, dict) else self._evaluated(options.headers)
             headers.update(secret)
             outgoing.secret = dict(secret)
-        if transport.token is not None:
-            headers["Authorization"] = outgoing.secret["Authorization"] = f"Bearer {transport.token}"
-        elif transport.auth is not None:
-            self._apply(transport.auth, outgoing)
+        if options.token is not None:
+            headers["Authorization"] = outgoing.secret["Authorization"] = f"Bearer {options.token}"
+        elif options.auth is not None:
+            self._apply(options.auth, outgoing)
         return outgoing
 
     def _evaluated(self, make: Any) -> dict[str, str]:
@@ -85,7 +85,7 @@ class HttpLink(Link):
             error = local_error("transport_failure", f"headers= raised {type(raised).__name__}")
         else:
             try:
-                return spelled(made, authorized=self._transport.authorized)
+                return spelled(made, authorized=self._options.authorized)
             except (TypeError, ValueError) as refused:
                 error = local_error("transport_failure", f"headers= gave headers that cannot be sent: {refused}")
         raise error
@@ -110,9 +110,9 @@ class HttpLink(Link):
         outgoing.headers = made  # type: ignore[assignment]
         outgoing.secret.update(added)
 
-    def patient(self, ended: bool) -> None:
+    def note_end(self, ended: bool) -> None:
         """Learn whether the server ends its streams: waiting for one that does not would cost every call."""
-        self.patience = PATIENCE if ended else max(self.patience / 2, LEAST_PATIENCE)
+        self.drain_seconds = DRAIN_SECONDS if ended else max(self.drain_seconds / 2, LEAST_DRAIN_SECONDS)
 
     def once(self, what: str) -> None:
         """Say a fault of the server once."""
@@ -145,15 +145,15 @@ def _converse(call: Call, link: HttpLink, slots: Any) -> Iterator[Message]:
             lease.release(answer is not None and answer.complete)
 
 
-def _slots(transport: HttpTransport) -> Slots | SessionSlots:
-    endpoint = transport.endpoint
-    if transport.session is not None:
-        return SessionSlots(transport.session, endpoint.name, transport.connect_timeout)
+def _slots(options: HttpOptions) -> Slots | SessionSlots:
+    endpoint = options.endpoint
+    if options.session is not None:
+        return SessionSlots(options.session, endpoint.name, options.connect_timeout)
     session = Session()
     session.headers = CaseInsensitiveDict(BASE_HEADERS)
-    session.verify, session.cert = transport.verify, transport.cert
-    settings: Any = session.merge_environment_settings(endpoint.url, {}, True, transport.verify, transport.cert)
-    session.proxies = settings["proxies"] if transport.proxies is None else dict(transport.proxies)
+    session.verify, session.cert = options.verify, options.cert
+    settings: Any = session.merge_environment_settings(endpoint.url, {}, True, options.verify, options.cert)
+    session.proxies = settings["proxies"] if options.proxies is None else dict(options.proxies)
     session.trust_env = False  # from here on nothing is read again
     proxy = select_proxy(endpoint.url, session.proxies)
     scheme = (proxy.lower().partition("://")[0] if "://" in proxy else "http") if proxy else ""
@@ -164,6 +164,6 @@ def _slots(transport: HttpTransport) -> Slots | SessionSlots:
     if tls and settings["verify"] is False:
         logger("http").warning("%s: certificates are not verified (verify=False)", endpoint.name)
     make_sender = sender(session, context, dict(session.proxies))
-    slots = Slots(endpoint.name, make_sender, transport.pool_size, transport.connect_timeout)
+    slots = Slots(endpoint.name, make_sender, options.pool_size, options.connect_timeout)
     slots.proxy = proxy or ""
     return slots

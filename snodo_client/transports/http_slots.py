@@ -144,7 +144,7 @@ class Lease:
         if self.up or self.resent:
             call.delivery = "unknown"
         try:
-            self._raw = self.slot.sender.send(outgoing, stream=True, timeout=self.patience())
+            self._raw = self.slot.sender.send(outgoing, stream=True, timeout=self.io_timeout())
         except FAULTS as fault:
             stale = may_repeat and self.reused and _is_stale(fault)
             error = None if stale else error_of(fault, self.slots.what, self.up, outgoing.masking())
@@ -192,7 +192,7 @@ class Lease:
         return self.slot.alive
 
     def release(self, clean: bool) -> None:
-        """Give the slot back; the last thing to do with a lease. *clean*: the answer was read to its end."""
+        """Give the slot back; the last thing to do with a lease. `clean`: the answer was read to its end."""
         reaper.forget(self)
         slot = self.slot
         with slot.lock:
@@ -230,9 +230,9 @@ class Lease:
         self.up = True
         self.limit = self.call.deadline
         self.call.delivery = "unknown"
-        self.slot.connection.sock.settimeout(self.patience())
+        self.slot.connection.sock.settimeout(self.io_timeout())
 
-    def patience(self) -> float:
+    def io_timeout(self) -> float:
         """A timeout for single reads and writes. Never shorter than what is left: the deadline may be extended."""
         deadline = self.call.deadline
         return max(deadline.left() if deadline.max_total is None else min(deadline.max_total, LONGEST_WAIT), 0.001)
@@ -256,7 +256,7 @@ class Slots:
         _all.add(self)
 
     def lease(self, call: Call, *, resent: bool = False, fresh: bool = False) -> Lease:
-        """A slot for one exchange of the call; *fresh* ones have no connection yet. Release it, whatever happens."""
+        """A slot for one exchange of the call; `fresh` ones have no connection yet. Release it, whatever happens."""
         with self._lock:
             slot = self._idle.pop() if self._idle and not fresh else None
         if slot is None:

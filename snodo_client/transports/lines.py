@@ -13,7 +13,7 @@ PREFIX_BYTES = 65_536
 
 
 class TooLong:
-    """Stands for a line longer than allowed. *prefix* is its beginning: 64 KiB, or the allowed length if less."""
+    """Stands for a line longer than allowed. `prefix` is its beginning: 64 KiB, or the allowed length if less."""
 
     __slots__ = ("prefix",)
 
@@ -32,7 +32,7 @@ class Lines:
         self._discarding = False
 
     def feed(self, chunk: bytes) -> list[bytes | TooLong]:
-        """The lines that *chunk* completes, without their ends. A line that grows too long comes as one ``TooLong`` at
+        """The lines that *chunk* completes, without their ends. A line that grows too long comes as one `TooLong` at
         once; the rest of it is skipped and not kept."""
         end = chunk.find(b"\n")
         if end == len(chunk) - 1 and 0 <= end <= self._max and not self._pending and not self._discarding:
@@ -86,7 +86,7 @@ def response_id(line: bytes) -> int | None:
 
 
 def request_id_in(prefix: bytes) -> int | None:
-    """The id of the response that starts with *prefix*, when it stands before ``result`` or ``error`` and only plain
+    """The id of the response that starts with *prefix*, when it stands before `result` or `error` and only plain
     values come before those; None when it cannot be told, and for anything that is no response with an integer id.
     """
     import json
