@@ -80,6 +80,7 @@ class SessionLease:
 
     def send(self, outgoing: Outgoing, **_: Any) -> Any:
         session, call, self._outgoing = self.slots.session, self.call, outgoing
+        response: Any
         read = call.deadline.left() if call.deadline.max_total is None else min(call.deadline.max_total, LONGEST_WAIT)
         connect = min(call.deadline.left(), self.slots.connect_timeout or LONGEST_WAIT)
         call.delivery = "unknown"
