@@ -246,7 +246,7 @@ class Client:
             answers = requests.retry_params(options.get("input_responses"), options.get("request_state"))
             params = {**requests.checked_object(params, "params"), **answers}
         request = self._request(method, params, options)
-        if self._session.transport.traits.mirrors_headers and isinstance(tool, Mapping):
+        if tool is not None and not isinstance(tool, str) and self._session.transport.traits.mirrors_headers:
             annotations = tool_headers.scan(tool.get("inputSchema"))
             if isinstance(annotations, str):
                 raise ValueError(f"the definition of {tool['name']!r} cannot be used over HTTP: {annotations}")
@@ -254,6 +254,8 @@ class Client:
         return self._session.call(request, self._deadline(options), options.get("progress"))
 
     def _request(self, method: str, params: Object | None, options: Mapping[str, Any]) -> Request:
+        if not options:
+            return Request(method, params)
         request = Request(method, params, meta=options.get("meta"), log_level=options.get("log_level"))
         wanted = checks.callback(options.get("progress"), "progress") or options.get("reset_timeout_on_progress")
         if wanted and "progressToken" in request.meta:

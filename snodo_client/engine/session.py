@@ -326,8 +326,10 @@ class Session:
 def _let_go(exchange: Iterator[Message]) -> None:
     close = getattr(exchange, "close", None)  # generators have it; an iterator of somebody's transport need not
     if close is not None:
-        with suppress(McpError):
+        try:
             close()
+        except McpError:
+            return
 
 
 def _progress_of(message: Message, wire_id: int) -> dict[str, Any] | None:

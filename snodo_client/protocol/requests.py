@@ -221,7 +221,7 @@ def checked_object(value: object, what: str) -> Mapping[str, Any]:
 
 
 def _mapping(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):  # the first question is the cheap one
         raise TypeError(f"{what} must be a mapping, not {type(value).__name__}")
     return value
 
@@ -251,11 +251,11 @@ def list_params(cursor: str | None) -> dict[str, Any]:
 
 def tool_name(tool: str | Mapping[str, Any]) -> str:
     """The name in a tool definition, or the name itself."""
-    return (
-        _text(tool.get("name"), "the definition's name")
-        if isinstance(tool, Mapping)
-        else _text(tool, "the tool (a name or a definition)")
-    )
+    if isinstance(tool, str):
+        return tool
+    if not isinstance(tool, Mapping):
+        raise TypeError(f"the tool must be a name or a definition, not {type(tool).__name__}")
+    return _text(tool.get("name"), "the definition's name")
 
 
 def call_tool_params(tool: str | Mapping[str, Any], arguments: Mapping[str, Any] | None) -> dict[str, Any]:
