@@ -31,6 +31,8 @@ class LineSocketTransport:
                 for line in connection.makefile("rb"):
                     connection.settimeout(max(call.deadline.left(), 0.001))
                     yield json.loads(line)
+        except ValueError as error:
+            raise local_error("malformed", f"{self.address} sent no JSON: {error}") from None
         except OSError as error:
             call.check()  # raises when it was the deadline
             raise local_error("unreachable", f"no answer from {self.address}: {error}") from None

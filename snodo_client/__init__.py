@@ -15,7 +15,7 @@ from __future__ import annotations
 from .client import Client
 from .engine.call import Call
 from .engine.deadline import Deadline
-from .outcome import InputRequired, InputRequiredError, McpError, Ok, Page, Progress, local_error
+from .outcome import InputRequired, InputRequiredError, McpError, Ok, Outcome, Page, Progress, local_error
 from .transports.base import Inbound, Link, Traits, Transport
 from .version import __version__
 
@@ -29,6 +29,7 @@ __all__ = [
     "Link",
     "McpError",
     "Ok",
+    "Outcome",
     "Page",
     "Progress",
     "Traits",

@@ -71,7 +71,7 @@ class Client:
     def connect(cls, target: CustomTarget, **options: Unpack[CommonOptions]) -> Self: ...
     @overload
     @classmethod
-    def connect(cls, target: tuple[Any, ...], **options: Any) -> Self: ...
+    def connect(cls, target: tuple[str, str, Sequence[str]], **options: Unpack[StdioOptions]) -> Self: ...
     @classmethod
     def connect(cls, target: Any, **options: Any) -> Self:
         """Connect to a server.
@@ -203,9 +203,9 @@ class Client:
         if not isinstance(method, str):
             raise TypeError(f"method must be a string, not {type(method).__name__}")
         if method == "subscriptions/listen":
-            raise ValueError("subscriptions/listen has no single answer: use client.listen()")
+            raise ValueError("subscriptions/listen has no single answer: it is for client.listen(), still to come")
         if method == "initialize":
-            raise ValueError("initialize is sent by Client.connect() when the server needs it")
+            raise ValueError("initialize belongs to revisions before 2026-07-28, which this release does not speak")
         if method.startswith("notifications/"):
             raise ValueError(f"{method} is a notification: use client.notify()")
         return self._call(method, params, _options.input_options(options))
@@ -279,6 +279,12 @@ class Client:
         return items if isinstance(items, McpError) else Ok(items)
 
 
+_TARGETS = (
+    'a target is ("stdio", command, [arguments]), ("http", url), a URL, or a transport or what makes one; '
+    "a server in this process is for Client.direct()"
+)
+
+
 def _target(target: Any) -> tuple[str, Callable[[Mapping[str, Any]], Transport]]:
     """The kind of connection a target asks for, and what makes its transport from that connection's options."""
     if isinstance(target, str):
@@ -293,12 +299,12 @@ def _target(target: Any) -> tuple[str, Callable[[Mapping[str, Any]], Transport]]
                 return "stdio", lambda own: _stdio(command, arguments, own)
             case ("http", url):
                 return "http", lambda own: _http(url, own)
-        raise ValueError('a target is ("stdio", command, [arguments]), ("http", url), a URL, or a transport')
+        raise ValueError(_TARGETS)
     if hasattr(target, "exchange") and not isinstance(target, type):
         return "custom", lambda _: target
     if callable(target):
         return "custom", lambda _: _checked(target())
-    raise TypeError(f"a {type(target).__name__} is no target")
+    raise TypeError(f"a {type(target).__name__} is no target: {_TARGETS}")
 
 
 def _loading(error: Exception) -> McpError:

@@ -6,13 +6,13 @@ raised by a call itself. Nothing here does I/O.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .reasons import REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, ClassVar, Literal, NoReturn
+    from typing import ClassVar, Literal, NoReturn
 
     from .reasons import Kind
 
@@ -62,6 +62,7 @@ class InputRequired:
     __slots__ = ("value",)
     __match_args__ = ("value",)
     ok: ClassVar[Literal[False]] = False
+    is_error: ClassVar[Literal[False]] = False
 
     def __init__(self, value: dict[str, Any]) -> None:
         self.value = value
@@ -112,6 +113,7 @@ class McpError(Exception):
 
     __match_args__ = ("code", "message")
     ok: ClassVar[Literal[False]] = False
+    is_error: ClassVar[Literal[False]] = False  # of tools that ran and say they failed, see `Ok.is_error`
 
     def __init__(
         self,
@@ -160,13 +162,20 @@ def _kind_of(code: int) -> Kind:
 
 
 def local_error(
-    reason: str, message: str | None = None, *, data: Mapping[str, Any] | None = None, cause: Any = None
+    reason: str,
+    message: str | None = None,
+    *,
+    details: str = "",
+    data: Mapping[str, Any] | None = None,
+    cause: Any = None,
 ) -> McpError:
-    """An error made on this side. `message` says what happened and to whom; the advice of the table is added to it."""
+    """An error made on this side, by a reason of the table (`docs/errors.md`). `message` says what happened and to
+    whom; the advice of the table is added to it, and then `details`.
+    """
     row = REASONS[reason]
     return McpError(
         row.code,
-        f"{message or row.meaning} ({row.advice})",
+        f"{message or row.meaning} ({row.advice}){details}",
         kind=row.kind,
         reason=reason,
         data=dict(data) if data else {},
@@ -208,5 +217,4 @@ class Progress:
         return f"Progress({self.progress!r}, total={self.total!r}, message={self.message!r})"
 
 
-if TYPE_CHECKING:
-    Outcome = Ok[Any] | InputRequired | McpError
+Outcome = Ok[Any] | InputRequired | McpError

@@ -107,7 +107,7 @@ REASONS: dict[str, Reason] = {
         CLOSED,
         "transport",
         "what the server sent is not a JSON-RPC message",
-        "report it to the author of the server",
+        "check the URL, where a login page or a proxy may answer; else report it to the author of the server",
         ("http_status", "content_type", "excerpt"),
     ),
     "too_large": Reason(
@@ -166,8 +166,8 @@ REASONS: dict[str, Reason] = {
         REFUSED_ARGUMENTS,
         "protocol",
         "client and server have no protocol version in common",
-        "see which versions each side names",
-        ("requested", "supported"),
+        "check the command or the path of the URL, and the versions each side names",
+        ("requested", "supported", "http_status", "content_type", "excerpt", "timeout"),
     ),
     "cross_origin_redirect": Reason(
         CLOSED,
@@ -181,7 +181,7 @@ REASONS: dict[str, Reason] = {
         "transport",
         "the redirect cannot be followed without changing the request",
         "use the final URL in connect",
-        ("http_status",),
+        ("http_status", "location"),
     ),
     "transport_failure": Reason(
         CLOSED,

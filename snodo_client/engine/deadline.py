@@ -16,14 +16,17 @@ LONGEST_WAIT = 1_000_000.0
 
 
 class Deadline:
-    """`seconds` from now. With `max_total`, `extend()` may move it, never past that many seconds from the start."""
+    """`seconds` from now, the limit an option called `name` sets. With `max_total`, `extend()` may move it, never past
+    that many seconds from the start.
+    """
 
-    __slots__ = ("_at", "_latest", "max_total", "seconds")
+    __slots__ = ("_at", "_latest", "max_total", "name", "seconds")
 
-    def __init__(self, seconds: float, max_total: float | None = None) -> None:
+    def __init__(self, seconds: float, max_total: float | None = None, name: str = "timeout") -> None:
         now = monotonic()
         self.seconds = seconds
         self.max_total = max_total
+        self.name = name
         self._latest = now + max_total if max_total is not None else None
         self._at = now + seconds if self._latest is None else min(now + seconds, self._latest)
 
@@ -48,11 +51,13 @@ class Deadline:
         """True when it was `max_total`, not `seconds`, that set the end."""
         return self._latest is not None and self._at == self._latest and self._latest != inf
 
-    def sub(self, seconds: float) -> Deadline:
-        """A deadline inside this one: a probe, a notification, a drain. Its `seconds` are those of what ends first."""
+    def sub(self, seconds: float, name: str | None = None) -> Deadline:
+        """A deadline inside this one: a probe, a notification, a drain. It is called after whichever ends first."""
         left = max(self._at - monotonic(), 0.0)
-        inner = Deadline(min(seconds, left))
-        inner.seconds = seconds if seconds <= left else self.seconds
+        if seconds <= left:
+            return Deadline(seconds, name=name or self.name)
+        inner = Deadline(left, name=self.name)
+        inner.seconds = self.seconds
         return inner
 
 
@@ -61,7 +66,9 @@ def timed_out(what: str, deadline: Deadline) -> McpError:
     if deadline.capped:
         return local_error(
             "max_total_timeout",
-            f"{what} within the total limit of {deadline.max_total:g} s",
+            f"{what} within max_total_timeout={deadline.max_total:g} s",
             data={"max_total_timeout": deadline.max_total},
         )
-    return local_error("timeout", f"{what} within {deadline.seconds:g} s", data={"timeout": deadline.seconds})
+    return local_error(
+        "timeout", f"{what} within {deadline.name}={deadline.seconds:g} s", data={"timeout": deadline.seconds}
+    )

@@ -14,6 +14,7 @@ from ..outcome import McpError, Ok, Progress, local_error
 from ..protocol import jsonrpc, negotiation, results
 from ..protocol.requests import Request
 from ..reasons import HEADER_MISMATCH, UNSUPPORTED_VERSION
+from ..transports.base import Link
 from . import exits
 from .call import Call, timeout_error
 from .catalog import Catalog
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ..outcome import Outcome
     from ..protocol.negotiation import Agreement
     from ..protocol.requests import Identity
-    from ..transports.base import Link, Transport
+    from ..transports.base import Transport
     from .call import Message
     from .inbound import OnLog, OnNotification
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 # How long a cancellation may try to reach a server that does not read.
 CANCEL_SECONDS = 5.0
 CLOSE_SECONDS = 10.0
+# How long closing waits for callbacks that are still to be called.
+CALLBACK_SECONDS = 1.0
 MAX_WAITING_CALLBACKS = 1000
 # How many messages are read after the deadline, for the answer may be among them.
 MAX_LATE = 1000
@@ -89,6 +92,8 @@ class Session:
         try:
             if self._link is None and not self._closed:
                 self._link = self.transport.open(self._router, deadline)
+                if not isinstance(self._link, Link):
+                    raise TypeError(f"{type(self.transport).__name__}.open() must return a Link")
         except McpError as error:
             return _fault(error)
         if self._closed or self._link is None:
@@ -115,7 +120,7 @@ class Session:
         return agreement
 
     def _probe(self, request: Request, deadline: Deadline) -> Outcome:
-        call = Call(next(self._ids), request, deadline.sub(self._probe_timeout))
+        call = Call(next(self._ids), request, deadline.sub(self._probe_timeout, "probe_timeout"))
         try:
             return self._attempt(call, None)
         finally:  # a probe that timed out is not cancelled: some servers end at a notification before their handshake
@@ -289,11 +294,12 @@ class Session:
         error = local_error("closed", "the client was closed")
         for call in self._pending.calls():
             call.finish(error.copy())
-        self._control.close()
-        self._callbacks.close()
         exits.discard(self)
         with suppress(McpError):
             self.transport.close(deadline)
+        # Notifications that arrived are still told, within reason; cancellations have nowhere to go any more.
+        self._control.close(deadline.sub(0.0))
+        self._callbacks.close(deadline.sub(CALLBACK_SECONDS))
 
     def forked(self) -> None:
         """In the child of a fork. A transport that can be used there reopens by itself; the others are lost, and let go
@@ -311,7 +317,7 @@ class Session:
             )
 
     def _closed_error(self) -> McpError:
-        return local_error("closed", f"the client of {self.name} is closed")
+        return local_error("closed", f"the client of {self.name} is closed: nothing was sent")
 
     @property
     def name(self) -> str:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from os import getpid
-from threading import Condition, RLock, Thread
+from threading import Condition, RLock, Thread, get_ident
 from typing import TYPE_CHECKING
 
 from ..log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from .deadline import Deadline
 
 IDLE_SECONDS = 5.0
 
@@ -34,6 +36,7 @@ class Worker:
         # Guards the fields here; jobs and log handlers run without it. Reentrant, for signal handlers.
         self._changed = Condition(RLock())
         self._running = 0  # the pid whose thread serves the queue
+        self._thread = 0  # that thread
         self._closed = False
         self._said = False
 
@@ -67,18 +70,22 @@ class Worker:
             return
         self._running = getpid()
 
-    def close(self) -> None:
-        """Take no more jobs and end after those that wait. Does not wait itself: a job may be what closes us."""
+    def close(self, deadline: Deadline) -> None:
+        """Take no more jobs, and wait until those that wait are done; not when one of them is what closes us."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+            while self._running == getpid() and self._thread != get_ident() and not deadline.over:
+                self._changed.wait(deadline.left())
 
     def _run(self) -> None:
+        self._thread = get_ident()
         while True:
             with self._changed:
                 while not self._jobs:
                     if self._closed or (not self._changed.wait(IDLE_SECONDS) and not self._jobs):
                         self._running = 0
+                        self._changed.notify_all()
                         return
                 job, weight = self._jobs.popleft()
                 self._weight -= weight

@@ -77,9 +77,8 @@ def negotiate(
             return _discovered(answer.value, allowed, modern, version, server)
         if not isinstance(answer, McpError):
             return local_error("invalid_result", f"{server} answered server/discover by asking for input")
-        legacy = _legacy_signal(answer, server, silence_is_legacy)
-        if legacy is not None:
-            return _incompatible(allowed, None, f"{legacy}, as an older server may")
+        if _legacy_signal(answer, silence_is_legacy):
+            return _maybe_legacy(answer, modern, server)
         if answer.reason is not None or answer.code != UNSUPPORTED_VERSION:
             return answer
         other = another_version(answer, modern, refused)
@@ -89,24 +88,33 @@ def negotiate(
         version = other
 
 
-def _legacy_signal(answer: McpError, server: str, silence_is_legacy: bool) -> str | None:
-    """What in the answer to the probe speaks for a server of the legacy era. A failing network or server never does."""
-    if answer.reason == "timeout" and silence_is_legacy:
-        return f"{server} did not answer server/discover in time"
+def _legacy_signal(answer: McpError, silence_is_legacy: bool) -> bool:
+    """Whether the answer to the probe speaks for a server of the legacy era. A failing network or server never does."""
+    if answer.reason == "timeout":
+        return silence_is_legacy
     status = answer.data.get("http_status") if answer.reason == "http_status" and answer.data else _status_of(answer)
     if status is not None and (not 400 <= status < 500 or status in NOT_THE_PROTOCOL):
-        return None
+        return False
     if answer.reason == "http_status":
-        return f"{server} refused server/discover with HTTP status {status}" if status is not None else None
-    if answer.reason is None and answer.code not in MODERN_ERRORS:
-        return f"{server} refused server/discover with error {answer.code} ({answer.message[:200]})"
-    return None
+        return status is not None
+    return answer.reason is None and answer.code not in MODERN_ERRORS
 
 
 def _status_of(answer: McpError) -> int | None:
     """The HTTP status of 400 and more that a server's error came with."""
     cause = answer.cause
     return cause[1] if isinstance(cause, tuple) and cause[0] == "http_status" else None
+
+
+def _maybe_legacy(answer: McpError, modern: Sequence[str], server: str) -> McpError:
+    """The error for a server that may be of the legacy era, and may as well be no MCP server, or none at this place."""
+    said = answer.message
+    if answer.reason is None:
+        said = f"{server} refused server/discover with error {answer.code} ({said[:300]})"
+    why = f"{said}; it may be no MCP server, or one older than {modern[-1]}, the oldest version this client speaks"
+    details = answer.data if isinstance(answer.data, dict) and answer.reason is not None else {}
+    data = {**details, "requested": list(modern), "supported": None}
+    return local_error("incompatible_versions", why, data=data, cause=answer)
 
 
 def another_version(refusal: McpError, allowed: Sequence[str], tried: set[str]) -> str | None:
@@ -147,8 +155,9 @@ def _incompatible(allowed: Sequence[str], supported: object, why: str) -> McpErr
         else None
     )
     shown = f"; the server supports {', '.join(names) or 'none'}" if names is not None else ""
+    allowed = [version for version in allowed if version in versions.MODERN] or list(allowed)
     return local_error(
         "incompatible_versions",
-        f"{why}; this client allows {', '.join(allowed)}{shown}",
+        f"{why}; this client speaks {', '.join(allowed)}{shown}",
         data={"requested": list(allowed), "supported": names},
     )

@@ -52,18 +52,18 @@ class Endpoint:
 
 
 class Refusal:
-    """A redirect that is not followed: the `reason` of the error, `why` in words, and the `origin` it leads to, if it
-    is another one.
+    """A redirect that is not followed: the `reason` of the error, `why` in words, and where it leads, if that is known:
+    the origin of another site, or the URL without its query.
     """
 
-    __slots__ = ("origin", "reason", "why")
+    __slots__ = ("location", "reason", "why")
 
     def __init__(
-        self, reason: Literal["cross_origin_redirect", "invalid_redirect"], why: str, origin: str | None = None
+        self, reason: Literal["cross_origin_redirect", "invalid_redirect"], why: str, location: str | None = None
     ) -> None:
         self.reason = reason
         self.why = why
-        self.origin = origin
+        self.location = location
 
 
 def endpoint(url: str) -> Endpoint:
@@ -115,9 +115,9 @@ def redirected(base: Endpoint, status: int, location: str | None, hops: int) -> 
     if target.origin != base.origin:
         return Refusal("cross_origin_redirect", f"it leads to {target.origin}", target.origin)
     if status not in (307, 308):
-        return Refusal("invalid_redirect", "with this status the request would become a GET")
+        return Refusal("invalid_redirect", f"it leads to {target.name}, but with this status as a GET", target.name)
     if hops > MAX_REDIRECTS:
-        return Refusal("invalid_redirect", f"it is the {hops}th in a row")
+        return Refusal("invalid_redirect", f"it leads to {target.name}, the {hops}th in a row", target.name)
     return target
 
 

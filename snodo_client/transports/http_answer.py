@@ -106,8 +106,8 @@ class Answer:
             self.drain(EXCERPT_SECONDS)
             return target
         data: dict[str, Any] = {"http_status": self.status}
-        if target.origin is not None:
-            data["location"] = self._plain(target.origin, 300)
+        if target.location is not None:
+            data["location"] = self._plain(target.location, 300)
         why = self._plain(target.why, 500)
         raise local_error(target.reason, f"{self._said()}, a redirect that is not followed: {why}", data=data)
 
@@ -266,7 +266,8 @@ class Answer:
         }
         said = self._said()
         if 200 <= self.status < 300:
-            return local_error("malformed", f"{said} {problem}", data=data)
+            shown = f": {data['excerpt']}" if data["excerpt"] else ""
+            return local_error("malformed", f"{said} {problem}{shown}", data=data)
         wait = retry_after(headers.get("retry-after"))
         if wait is not None:
             data["retry_after"] = wait

@@ -66,10 +66,9 @@ class StdioLink(Link):
         """How the process ended and what it last said. For after `drained`."""
         process, tail = self.process, self.stderr.tail()
         message = f"{self.name} {process.end()}"
-        if tail:
-            message += f"; its last words on stderr:\n{tail}\n"
+        details = f"; its last words on stderr:\n{tail}" if tail else ""
         data = {"command": process.command, "exit_code": process.exit_code, "signal": process.signal, "stderr": tail}
-        return local_error("exited", message, data=data)
+        return local_error("exited", message, details=details, data=data)
 
     def shut(self, grace: float) -> None:
         """End of input for the server, then the ladder of `Process.stop`."""

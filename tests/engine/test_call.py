@@ -52,7 +52,7 @@ def test_time_runs_out_in_the_mailbox() -> None:
     error = raised(call)
     assert 0.2 <= monotonic() - start < 2.2
     assert (error.reason, error.code, error.data) == ("timeout", -32001, {"timeout": 0.2})
-    assert "tools/call was not answered by the server within 0.2 s" in error.message
+    assert "tools/call was not answered by the server within timeout=0.2 s" in error.message
 
 
 def test_the_total_limit_has_a_name_of_its_own() -> None:

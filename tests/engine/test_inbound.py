@@ -65,7 +65,7 @@ class Room:
 def room() -> Iterator[Room]:
     made = Room()
     yield made
-    made.worker.close()
+    made.worker.close(Deadline(5))
 
 
 def answer(got: object, **members: Any) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def test_anything_may_arrive(messages: list[object], waiting: int) -> None:
     room.deliver(answer(fresh.wire_id))
     assert fresh.backlog == 1
     assert all(call.backlog <= len(messages) for call in calls)
-    room.worker.close()
+    room.worker.close(Deadline(5))
 
 
 # -- notifications

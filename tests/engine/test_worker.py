@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from snodo_client.engine import worker as module
+from snodo_client.engine.deadline import Deadline
 from snodo_client.engine.worker import Worker
 from support.waiting import together, until
 
@@ -21,7 +22,7 @@ from support.waiting import together, until
 def worker() -> Iterator[Worker]:
     made = Worker(f"worker-{id(object())}", 1000)
     yield made
-    made.close()
+    made.close(Deadline(5))
 
 
 def threads(worker: Worker) -> list[threading.Thread]:
@@ -82,7 +83,7 @@ def test_a_full_queue_drops_the_oldest_and_counts(caplog: pytest.LogCaptureFixtu
     go.set()
     until(lambda: len(seen) == 10)
     assert seen == list(range(20, 30))
-    worker.close()
+    worker.close(Deadline(5))
 
 
 def test_the_thread_ends_when_idle_and_comes_back(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,8 +109,8 @@ def test_closing_runs_what_waits_and_takes_no_more(worker: Worker) -> None:
     go, seen = Event(), []
     worker.submit(lambda: go.wait(20))
     worker.submit(lambda: seen.append(1))
-    worker.close()
-    worker.close()
+    worker.close(Deadline(5))
+    worker.close(Deadline(5))
     worker.submit(lambda: seen.append(2))
     go.set()
     until(lambda: threads(worker) == [])
@@ -121,7 +122,7 @@ def test_a_job_may_close_its_worker_and_submit_to_it(worker: Worker) -> None:
 
     def job() -> None:
         worker.submit(lambda: seen.append(1))
-        worker.close()
+        worker.close(Deadline(5))
 
     worker.submit(job)
     until(lambda: seen == [1])
@@ -146,6 +147,7 @@ def test_the_log_is_not_written_under_the_lock() -> None:
     """A handler of the application's may well end in another submit; with the lock held that would be the end."""
     program = """
 import logging, os, threading
+from snodo_client.engine.deadline import Deadline
 from snodo_client.engine.worker import Worker
 worker, go, busy, over = Worker("w", 1), threading.Event(), threading.Event(), threading.Event()
 class Handler(logging.Handler):
@@ -169,6 +171,7 @@ os._exit(0)
 def test_a_thread_that_cannot_start_is_no_exception_and_not_the_end() -> None:
     program = """
 import threading
+from snodo_client.engine.deadline import Deadline
 from snodo_client.engine.worker import Worker
 worker, done = Worker("w", 10), threading.Event()
 threading.stack_size(1 << 46)  # no system has room for that: start() raises

@@ -156,7 +156,7 @@ def test_silence_on_discovery_costs_the_limit(kind: str) -> None:
 def test_the_limit_of_connecting_is_told_as_it_was_given() -> None:
     with serving("direct", {"server/discover": [{"send": []}]}) as server:
         error = failed_connect(server.connect, timeout=LIMIT)
-    assert "within 0.3 s" in error.message
+    assert "within timeout=0.3 s" in error.message
     assert error.data == {"timeout": LIMIT}
 
 

@@ -95,7 +95,7 @@ def test_a_discovery_without_a_list_of_versions_is_an_error(supported: object) -
 def test_a_discovery_without_a_version_of_ours_is_incompatible(supported: list[str]) -> None:
     error, _ = negotiate(discovered(*supported))
     assert error.reason == "incompatible_versions"
-    assert error.data["requested"] == list(versions.KNOWN)
+    assert error.data["requested"] == list(versions.MODERN)
     assert error.data["supported"] == [version[:32] for version in supported][:16]
     assert len(error.message) < 2000
 
@@ -161,7 +161,7 @@ def test_any_other_error_speaks_for_an_older_server(code: int) -> None:
 
 
 def http(status: int) -> McpError:
-    return local_error("http_status", data={"http_status": status, "excerpt": ""})
+    return local_error("http_status", f"x answered {status}", data={"http_status": status, "excerpt": ""})
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 406, 415, 422])

@@ -124,7 +124,7 @@ def test_a_redirect_within_the_origin_is_followed(status: int, location: str, ta
 def test_another_origin_is_named_and_not_followed(status: int, location: str, elsewhere: str) -> None:
     refusal = redirected(BASE, status, location, 1)
     assert isinstance(refusal, Refusal)
-    assert (refusal.reason, refusal.origin) == ("cross_origin_redirect", elsewhere)
+    assert (refusal.reason, refusal.location) == ("cross_origin_redirect", elsewhere)
     assert "token" not in refusal.why
 
 
@@ -151,7 +151,7 @@ def test_a_redirect_that_makes_a_get_of_it_is_not_followed(status: int) -> None:
 def test_a_location_that_leads_nowhere_is_invalid(location: str | None) -> None:
     refusal = redirected(BASE, 307, location, 1)
     assert isinstance(refusal, Refusal)
-    assert (refusal.reason, refusal.origin) == ("invalid_redirect", None)
+    assert (refusal.reason, refusal.location) == ("invalid_redirect", None)
 
 
 def test_only_so_many_in_a_row() -> None:

@@ -54,7 +54,9 @@ def test_nothing_goes_to_another_origin(status: int, where: str) -> None:
 def test_a_post_does_not_become_a_get(status: int) -> None:
     with ScriptedServer(to(status, "/mcp/")) as server:  # type: ignore[arg-type]
         error = error_of(server.url)
-        assert (error.reason, error.data) == ("invalid_redirect", {"http_status": status})
+        there = server.url.rstrip("/") + "/"
+        assert (error.reason, error.data) == ("invalid_redirect", {"http_status": status, "location": there})
+        assert there in error.message
         assert len(server.requests) == 1
 
 
