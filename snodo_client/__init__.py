@@ -1,8 +1,9 @@
 """Blocking Python calls to MCP servers: plain methods that return values, over subprocesses, HTTP, and in process.
 
-from snodo_client import Client, McpError, Ok
+import sys
+    from snodo_client import Client, McpError, Ok
 
-with Client.connect(("stdio", "python", ["server.py"])) as client:
+with Client.connect(("stdio", sys.executable, ["server.py"])) as client:
     match client.call_tool("search", {"query": "json"}):
         case Ok(result):
             print(result["content"])
