@@ -1,14 +1,14 @@
 """Blocking Python calls to MCP servers: plain methods that return values, over subprocesses, HTTP, and in process.
 
-    import sys
-    from snodo_client import Client, McpError, Ok
+import sys
+from snodo_client import Client, McpError, Ok
 
-    with Client.connect(("stdio", sys.executable, ["server.py"])) as client:
-        match client.call_tool("search", {"query": "json"}):
-            case Ok(result):
-                print(result["content"])
-            case McpError(code=code, message=text):
-                print(code, text)
+with Client.connect(("stdio", sys.executable, ["server.py"])) as client:
+    match client.call_tool("search", {"query": "json"}):
+        case Ok(result):
+            print(result["content"])
+        case McpError(code=code, message=text):
+            print(code, text)
 """
 
 from __future__ import annotations
