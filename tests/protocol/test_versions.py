@@ -28,14 +28,19 @@ def test_only_the_newest_revision_is_modern(version: str) -> None:
     [
         ("auto", versions.KNOWN),
         (NEW, (NEW,)),
-        ([OLD], (OLD,)),
-        ([OLD, NEW], (NEW, OLD)),
-        ((OLD, OLD), (OLD,)),
-        ({OLD, NEW}, (NEW, OLD)),
+        ([NEW], (NEW,)),
+        ((NEW, NEW), (NEW,)),
+        ({NEW}, (NEW,)),
     ],
 )
 def test_allowed_is_in_order_and_without_repeats(protocol: Any, expected: tuple[str, ...]) -> None:
     assert versions.allowed(protocol) == expected
+
+
+@pytest.mark.parametrize("protocol", [OLD, [OLD], [NEW, OLD]])
+def test_an_older_version_is_refused_as_not_spoken(protocol: Any) -> None:
+    with pytest.raises(ValueError, match="not spoken by this release"):
+        versions.allowed(protocol)
 
 
 @pytest.mark.parametrize("protocol", ["", "2026-07-29", [], (), [NEW, "auto"], [None], [[]], ["2026-07-28 "]])
