@@ -109,10 +109,12 @@ class Client:
 
     @property
     def server_capabilities(self) -> Object | None:
+        """The capabilities object the server gave. None when it was not asked (a pinned version)."""
         return self._session.agreement.capabilities if self._session.agreement else None
 
     @property
     def instructions(self) -> str | None:
+        """What the server says of how to use it, for a model or a person. None when it said nothing, or was not asked."""
         return self._session.agreement.instructions if self._session.agreement else None
 
     @property

@@ -69,11 +69,13 @@ class InputRequired:
 
     @property
     def requests(self) -> dict[str, Any]:
+        """What is asked, by id: objects with a `method` such as "elicitation/create" and `params`."""
         requests = self.value.get("inputRequests")
         return requests if isinstance(requests, dict) else {}
 
     @property
     def request_state(self) -> str | None:
+        """The server's state, to hand back unchanged; None when it keeps none."""
         return self.value.get("requestState")
 
     def unwrap(self) -> NoReturn:
