@@ -114,7 +114,7 @@ class Client:
 
     @property
     def instructions(self) -> str | None:
-        """What the server says of how to use it, for a model or a person. None when it said nothing, or was not asked."""
+        """What the server says of how to use it, for a model or a person; None when it said nothing."""
         return self._session.agreement.instructions if self._session.agreement else None
 
     @property
