@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Literal, Self, Unpack
 
-    from .options import CallOptions, CommonOptions, DirectOptions, HttpOptions, InputCallOptions, StdioOptions
+    from .option_types import CallOptions, CommonOptions, DirectOptions, HttpOptions, InputCallOptions, StdioOptions
     from .outcome import Outcome
     from .transports.base import Transport
 
@@ -77,8 +77,8 @@ class Client:
         """Connect to a server.
 
         `target` is `("stdio", command, [arguments])`, `("http", url)` or just the URL, or a `Transport` (or a callable
-        that makes one). The options are described at `snodo_client.options`. Raises McpError when the server cannot be
-        reached or shares no version, ValueError or TypeError for wrong arguments, before anything is opened.
+        that makes one). The options are described in `snodo_client.option_types`. Raises McpError when the server
+        cannot be reached or shares no version, ValueError or TypeError for wrong arguments, before anything is opened.
         """
         connection, make = _target(target)
         common, own = _options.split(options, connection)

@@ -1,13 +1,14 @@
 """The options of `Client.connect` and `Client.direct`, and of each call: which there are, where they belong, and what
 they may be.
 
-Everything is checked before any I/O. What a transport takes is checked by its constructor.
+Everything is checked before any I/O. What a transport takes is checked by its constructor. What each option means is
+told in `option_types`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from . import checks
 from .protocol import versions
@@ -15,120 +16,10 @@ from .protocol.requests import Identity
 from .version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from os import PathLike
+    from collections.abc import Sequence
     from typing import Any
 
-    import requests
-    from requests.auth import AuthBase
-
     from .engine.inbound import OnLog, OnNotification
-    from .outcome import Progress
-
-
-class CommonOptions(TypedDict, total=False):
-    """Options of every connection.
-
-    protocol: "auto" (default), a version, or a list of versions that may be spoken.
-    client_info: who asks, `{"name": ..., "version": ...}`; default this library, None to tell nothing.
-    client_capabilities: what the server may ask for: a mapping, or names such as `["elicitation"]`.
-    timeout: seconds for a call, and for connecting and negotiating together (30).
-    probe_timeout: seconds an unknown server has to answer the first question (10).
-    max_pages: how many pages `list_*` follows (1000).
-    on_log: called with (level, data, logger name or None) for each log message of the server.
-    on_notification: called with (method, params) for every other notification that belongs to no call.
-    """
-
-    protocol: str | Sequence[str]
-    client_info: Mapping[str, Any] | None
-    client_capabilities: Mapping[str, Any] | Sequence[str]
-    timeout: float
-    probe_timeout: float
-    max_pages: int
-    on_log: OnLog
-    on_notification: OnNotification
-
-
-class StdioOptions(CommonOptions, total=False):
-    """Options of a subprocess.
-
-    env: variables added to a safe base (PATH, HOME, LANG, ...); inherit_env=True: to all of this process's.
-    cwd: working directory. stderr: called with each line the server writes there; default the logger
-        `snodo_client.stdio`.
-    max_line_bytes: the longest message accepted (16 MiB). shutdown_timeout: seconds the server has to end by itself
-        (2).
-    """
-
-    env: Mapping[str, str]
-    inherit_env: bool
-    cwd: str | PathLike[str]
-    stderr: Callable[[str], object]
-    max_line_bytes: int
-    shutdown_timeout: float
-
-
-class HttpOptions(CommonOptions, total=False):
-    """Options of a Streamable HTTP endpoint.
-
-    headers: sent with every request: a mapping, or a callable evaluated for each request.
-    auth: a bearer token, or a requests `AuthBase`.
-    verify, cert, proxies: as in requests; `verify` defaults to the trust store of the system.
-    connect_timeout: seconds for the connection alone, within the call's timeout.
-    max_response_bytes: the longest body, or event of a stream, accepted after decompression (16 MiB).
-    allowed_origin: the only origin requests may go to; must be that of the URL, which is also the default.
-    pool_size: idle connections kept (10); never a limit on calls.
-    session: a prepared `requests.Session` to send through.
-    """
-
-    headers: Mapping[str, str] | Callable[[], Mapping[str, str]]
-    auth: str | AuthBase | Callable[[requests.PreparedRequest], requests.PreparedRequest]
-    verify: bool | str | PathLike[str]
-    cert: str | PathLike[str] | tuple[str | PathLike[str], str | PathLike[str]]
-    proxies: Mapping[str, str]
-    connect_timeout: float
-    max_response_bytes: int
-    allowed_origin: str
-    pool_size: int
-    session: requests.Session
-
-
-class DirectOptions(CommonOptions, total=False):
-    """Options of a server in this process.
-
-    auth: what a callable finds as `context.auth`. inline=True: run a callable in the calling thread, its deadline
-        judged afterwards.
-    """
-
-    auth: Any
-    inline: bool
-
-
-class CallOptions(TypedDict, total=False):
-    """Keywords of every call.
-
-    timeout: seconds for all the call does; None is the client's, `math.inf` for ever.
-    reset_timeout_on_progress: progress gives the call its full time again; max_total_timeout (600) is the limit
-        then.
-    meta: additions to the request's `_meta`. progress: called in this thread with each `Progress`; raising cancels
-        the call.
-    log_level: the least severe log messages wanted for this call; none come without it.
-    """
-
-    timeout: float | None
-    reset_timeout_on_progress: bool
-    max_total_timeout: float | None
-    meta: Mapping[str, Any]
-    progress: Callable[[Progress], object]
-    log_level: str
-
-
-class InputCallOptions(CallOptions, total=False):
-    """Keywords of the calls a server may answer with `InputRequired`: hand the answers and its request_state back
-    with them.
-    """
-
-    input_responses: Mapping[str, Any] | None
-    request_state: str | None
 
 
 OWNERS = {

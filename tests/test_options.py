@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Callable
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 import snodo_client
-from snodo_client import Client, checks, options
+from snodo_client import Client, checks, option_types, options
 from support.scripted_transport import ScriptedTransport, result
-
-SOURCE = Path(options.__file__)
 
 
 def typed(name: str) -> set[str]:
-    """The fields of one of the TypedDicts, which exist for type checkers only."""
-    for node in ast.walk(ast.parse(SOURCE.read_text())):
-        if isinstance(node, ast.ClassDef) and node.name == name:
-            return {item.target.id for item in node.body if isinstance(item, ast.AnnAssign)}  # type: ignore[union-attr]
-    raise AssertionError(name)
+    """The fields of one of the TypedDicts, without those it inherits."""
+    found = set(getattr(option_types, name).__annotations__)
+    return found if name == "CommonOptions" else found - set(option_types.CommonOptions.__annotations__)
 
 
 def opened(**given: Any) -> Any:
