@@ -183,19 +183,12 @@ def test_meta_and_log_level_reach_the_request() -> None:
     assert meta["io.modelcontextprotocol/logLevel"] == "debug"
 
 
-def test_the_callers_progress_token_is_never_doubled() -> None:
-    bodies: list[bytes] = []
-
-    def script(call: Call) -> list[Message]:
-        bodies.append(call.body)
-        return ok(call)
-
-    client, _ = connect(script)
-    try:
-        client.call_tool("t", meta={"progressToken": "mine"}, reset_timeout_on_progress=True)
-    except ValueError:
-        return
-    assert bodies[0].count(b'"progressToken"') == 1
+@pytest.mark.parametrize("wanted", [{"reset_timeout_on_progress": True}, {"progress": print}])
+def test_the_callers_progress_token_and_ours_exclude_each_other(wanted: dict[str, Any]) -> None:
+    client, transport = connect(ok, protocol="2026-07-28")
+    with pytest.raises(ValueError, match="progressToken"):
+        client.call_tool("t", meta={"progressToken": "mine"}, **wanted)
+    assert transport.requests == []
 
 
 def test_notifications() -> None:

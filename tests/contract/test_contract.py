@@ -222,12 +222,6 @@ def test_a_timeout_ends_the_call_in_time_and_the_next_is_served(client: Client) 
     assert text_of(client.call_tool("echo", {"message": "next"})) == "next"
 
 
-def test_progress_may_keep_a_call_alive(connect: Connect, request: pytest.FixtureRequest) -> None:
-    client = connect()
-    deadline = {"timeout": 5.0, "reset_timeout_on_progress": True, "max_total_timeout": 20.0}
-    assert text_of(client.call_tool("count", {"steps": 3}, **deadline)) == "counted to 3"
-
-
 def test_one_client_in_many_threads(client: Client) -> None:
     def call(number: int) -> bool:
         return text_of(client.call_tool("echo", {"message": f"call {number}"})) == f"call {number}"
