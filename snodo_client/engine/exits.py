@@ -27,6 +27,8 @@ _orphans: dict[int, Transport] = {}
 
 def add(session: Session) -> None:
     """Close the session's transport when the interpreter exits, or the session is no longer used by anybody."""
+    if session in _open:
+        return
     orphaned = finalize(session, _orphaned, session.transport, session.pid)
     orphaned.atexit = False
     _open[session] = orphaned

@@ -291,7 +291,7 @@ class Session:
     def close(self, deadline: Deadline) -> None:
         """End every call with "closed" and let go of the transport. Idempotent, from any thread."""
         self._closed = True
-        error = local_error("closed", "the client was closed")
+        error = local_error("closed", f"the client of {self.name} was closed")
         for call in self._pending.calls():
             call.finish(error.copy())
         exits.discard(self)
