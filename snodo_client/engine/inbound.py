@@ -103,8 +103,10 @@ class Router:
             return call if call is not None and call.link is link else None
         call = self._pending.only(link)
         if call is None:
-            if "error" in message:
-                self._once(link, "an error that names no request", detail=f": {str(message['error'])[:500]!r}")
+            error = message.get("error")
+            if isinstance(error, dict) and isinstance(error.get("message"), str):
+                detail = f": {error.get('code')!r:.20} {error['message'][:200]!r}"  # not all of it: this is the reader
+                self._once(link, "an error that names no request", detail=detail)
             else:
                 self._once(link, "an answer to no request of ours")
         return call
