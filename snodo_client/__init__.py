@@ -16,6 +16,7 @@ from __future__ import annotations
 from .client import Client
 from .engine.call import Call
 from .engine.deadline import Deadline
+from .handlers import InputRequest
 from .outcome import InputRequired, InputRequiredError, McpError, Ok, Outcome, Page, Progress, local_error
 from .transports.base import Inbound, Link, Traits, Transport
 from .version import __version__
@@ -25,6 +26,7 @@ __all__ = [
     "Client",
     "Deadline",
     "Inbound",
+    "InputRequest",
     "InputRequired",
     "InputRequiredError",
     "Link",

@@ -7,27 +7,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, overload
 
-from . import checks
+from . import checks, tasks
 from . import options as _options
 from .engine.deadline import Deadline
 from .engine.session import CLOSE_SECONDS, Session
 from .outcome import McpError, Ok, Page, local_error
 from .protocol import requests, tool_headers
+from .protocol.agreement import Agreement
 from .protocol.requests import Request
+from .tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from os import PathLike
     from types import TracebackType
     from typing import Any, Literal, Self, Unpack
 
-    from .option_types import CallOptions, CommonOptions, DirectOptions, HttpOptions, InputCallOptions, StdioOptions
+    from .engine.roots import Roots
+    from .option_types import (
+        CallOptions,
+        CommonOptions,
+        DirectOptions,
+        HttpOptions,
+        InputCallOptions,
+        StdioOptions,
+        ToolCallOptions,
+        WebSocketOptions,
+    )
     from .outcome import Outcome
     from .transports.base import Transport
 
     Object = dict[str, Any]
-    Kind = Literal["tools", "resources", "resource_templates", "prompts"]
+    Kind = Literal["tools", "resources", "resource_templates", "prompts", "tasks"]
     StdioTarget = tuple[Literal["stdio"], str] | tuple[Literal["stdio"], str, Sequence[str]]
     HttpTarget = str | tuple[Literal["http"], str]
+    SseTarget = tuple[Literal["sse"], str]
+    WebSocketTarget = tuple[Literal["websocket"], str]
     CustomTarget = Transport | Callable[[], Transport]
 
 MAX_TOTAL_TIMEOUT = 600.0
@@ -48,9 +63,14 @@ class Client:
             options.allowed,
             probe_timeout=options.probe_timeout,
             max_pages=options.max_pages,
+            remembered=options.remembered,
+            handlers=options.handlers,
             on_log=options.on_log,
             on_notification=options.on_notification,
         )
+        if not options.wait:
+            self._session.begin(Deadline(options.timeout))
+            return
         ready = None
         try:
             ready = self._session.ready(Deadline(options.timeout))
@@ -68,6 +88,12 @@ class Client:
     def connect(cls, target: HttpTarget, **options: Unpack[HttpOptions]) -> Self: ...
     @overload
     @classmethod
+    def connect(cls, target: SseTarget, **options: Unpack[HttpOptions]) -> Self: ...
+    @overload
+    @classmethod
+    def connect(cls, target: WebSocketTarget, **options: Unpack[WebSocketOptions]) -> Self: ...
+    @overload
+    @classmethod
     def connect(cls, target: CustomTarget, **options: Unpack[CommonOptions]) -> Self: ...
     @overload
     @classmethod
@@ -76,13 +102,16 @@ class Client:
     def connect(cls, target: Any, **options: Any) -> Self:
         """Connect to a server.
 
-        `target` is `("stdio", command, [arguments])`, `("http", url)` or just the URL, or a `Transport` (or a callable
-        that makes one). The options are described in `snodo_client.option_types`. Raises McpError when the server
-        cannot be reached or shares no version, ValueError or TypeError for wrong arguments, before anything is opened.
+        `target` is `("stdio", command, [arguments])`, `("http", url)` or just the URL; for servers of older revisions
+        also `("sse", url)` or `("websocket", url)`; or a `Transport`, or a callable that makes one. The options are
+        described in `snodo_client.option_types`. Raises McpError when the server cannot be reached or shares no version
+        (with `wait=False` calls return that instead), ValueError or TypeError for wrong arguments, before anything is
+        opened.
         """
         connection, make = _target(target)
         common, own = _options.split(options, connection)
         transport = make(own)
+        _options.check_eras(common, transport.traits.eras, connection)
         del target, options, own, make  # a traceback with locals would show headers, tokens and environment
         return cls(transport, common)
 
@@ -119,19 +148,28 @@ class Client:
 
     @property
     def protocol_info(self) -> Object:
-        """What was preferred and agreed, and why: preference, pinned, status, era, version, probed, why. JSON can carry
-        it.
+        """What was preferred and agreed, and why. JSON can carry it, and `remembered=` takes it for another connect.
+
+        preference, pinned; status: "connecting", "ready", "failed" or "closed"; era, version; probed: the method asked
+        first; steps: what was sent and what came back; why; server_versions, server_info, server_capabilities,
+        instructions; error: why there is no agreement.
         """
-        agreement = self._session.agreement
+        session = self._session
+        told, error = session.agreement or Agreement(""), session.connection.error
+        status = "closed" if session.closed else "failed" if error else "ready" if session.agreement else "connecting"
         return {
             "preference": self._options.preference,
-            "pinned": agreement.pinned if agreement else False,
-            "status": "closed" if self._session.closed else "ready" if agreement else "connecting",
-            "era": agreement.era if agreement else None,
-            "version": agreement.version if agreement else None,
-            "probed": agreement.probed if agreement else None,
-            "why": agreement.why if agreement else None,
+            "status": status,
+            **told.told(),
+            "error": error.message if error else None,
         }
+
+    def await_ready(self, timeout: float | None = None) -> Ok[Object] | McpError:
+        """Wait until a version is agreed on; `Ok(protocol_info)`. Only a client made with `wait=False` is not ready at
+        once.
+        """
+        ready = self._session.ready(self._deadline({"timeout": timeout}))
+        return ready if isinstance(ready, McpError) else Ok(self.protocol_info)
 
     # -- calls
 
@@ -158,8 +196,8 @@ class Client:
         return self._list("prompts", _options.call_options(options))
 
     def list_page(self, kind: Kind, cursor: str | None = None, **options: Unpack[CallOptions]) -> Ok[Page] | McpError:
-        """One page of "tools", "resources", "resource_templates" or "prompts"; `cursor` is the `next_cursor` of the
-        page before.
+        """One page of "tools", "resources", "resource_templates", "prompts" or "tasks"; `cursor` is the `next_cursor`
+        of the page before.
         """
         if kind not in requests.LISTS:
             raise ValueError(f"{kind!r} is no list: choose one of {', '.join(requests.LISTS)}")
@@ -169,13 +207,25 @@ class Client:
         return page if isinstance(page, McpError) else Ok(page)
 
     def call_tool(
-        self, tool: str | Object, arguments: Object | None = None, **options: Unpack[InputCallOptions]
+        self, tool: str | Object, arguments: Object | None = None, **options: Unpack[ToolCallOptions]
     ) -> Outcome:
         """Call a tool by name, or by its definition from `list_tools`, which spares a round trip where a tool mirrors
-        arguments in headers.
+        arguments in headers, or is to run as a task.
         """
         params = requests.call_tool_params(tool, arguments)
-        return self._call("tools/call", params, _options.input_options(options), tool)
+        given = _options.tool_options(options)
+        if given.get("task") is None:
+            return self._call("tools/call", params, given, tool)
+        params["task"] = requests.task_params(given["task"])
+        if not isinstance(tool, str) and not tasks.allows_task(tool):
+            raise ValueError(f"the definition of {tool['name']!r} does not allow task=")
+        request = self._request("tools/call", params, given)
+        return tasks.call(self._session, request, tool, self._deadline(given), given.get("progress"))
+
+    @property
+    def tasks(self) -> Tasks:
+        """Calls made with `task=`, of servers of revision 2025-11-25."""
+        return Tasks(self._call, self._list)
 
     def read_resource(self, uri: str, **options: Unpack[InputCallOptions]) -> Outcome:
         """`resources/read`: the result has `contents`, each with `text` or base64 `blob`."""
@@ -207,10 +257,56 @@ class Client:
         if method == "subscriptions/listen":
             raise ValueError("subscriptions/listen has no single answer: it is for client.listen(), still to come")
         if method == "initialize":
-            raise ValueError("initialize belongs to revisions before 2026-07-28, which this release does not speak")
+            raise ValueError("initialize is sent when the client connects: see client.server_info and protocol_info")
         if method.startswith("notifications/"):
             raise ValueError(f"{method} is a notification: use client.notify()")
         return self._call(method, params, _options.input_options(options))
+
+    def ping(self, **options: Unpack[CallOptions]) -> Ok[Object] | McpError:
+        """Whether the server answers: `Ok({})`. Revision 2026-07-28 has no ping ("unsupported_operation")."""
+        outcome = self._call("ping", None, _options.call_options(options))
+        return outcome if isinstance(outcome, McpError) else Ok({})
+
+    def set_log_level(self, level: str, **options: Unpack[CallOptions]) -> Ok[Object] | McpError:
+        """The least severe log messages the server is to send from now on: `Ok({})`. In revision 2026-07-28 each call
+        says that for itself, by `log_level=` ("unsupported_operation").
+        """
+        params = {"level": requests.checked_log_level(level)}
+        outcome = self._call("logging/setLevel", params, _options.call_options(options))
+        return outcome if isinstance(outcome, McpError) else Ok({})
+
+    def subscribe_resource(self, uri: str, **options: Unpack[CallOptions]) -> Ok[Object] | McpError:
+        """Have `on_notification` told when a resource changes ("notifications/resources/updated"). Revision 2026-07-28
+        has `listen` for it ("unsupported_operation").
+        """
+        params = requests.read_resource_params(uri)
+        return self._call("resources/subscribe", params, _options.call_options(options))  # type: ignore[return-value]
+
+    def unsubscribe_resource(self, uri: str, **options: Unpack[CallOptions]) -> Ok[Object] | McpError:
+        """End what `subscribe_resource` began."""
+        params = requests.read_resource_params(uri)
+        return self._call("resources/unsubscribe", params, _options.call_options(options))  # type: ignore[return-value]
+
+    # -- roots: the folders a server may ask for
+
+    def add_root(self, uri: str | PathLike[str], name: str | None = None) -> Ok[Object]:
+        """Offer a folder or file: a `file://` URI, or a path. Servers that were told so by `client_capabilities=
+        ["roots"]` may ask for all of them, and are told of changes. Raises ValueError for anything else, and where
+        roots were not declared, or `handlers["roots"]` answers.
+        """
+        return self._roots_changed(self._roots.add(uri, name))
+
+    def remove_root(self, uri: str | PathLike[str]) -> Ok[Object]:
+        """Offer it no longer."""
+        return self._roots_changed(self._roots.remove(uri))
+
+    def clear_roots(self) -> Ok[Object]:
+        """Offer none."""
+        return self._roots_changed(self._roots.clear())
+
+    def list_roots(self) -> Ok[list[Object]]:
+        """What is offered: objects with a `uri`, maybe a `name`."""
+        return Ok(self._options.roots.listed())
 
     def notify(
         self, method: str, params: Object | None = None, *, timeout: float | None = None
@@ -248,7 +344,7 @@ class Client:
             answers = requests.retry_params(options.get("input_responses"), options.get("request_state"))
             params = {**requests.checked_object(params, "params"), **answers}
         request = self._request(method, params, options)
-        if tool is not None and not isinstance(tool, str) and self._session.transport.traits.mirrors_headers:
+        if tool is not None and not isinstance(tool, str) and self._session.mirrors:
             annotations = tool_headers.scan(tool.get("inputSchema"))
             if isinstance(annotations, str):
                 raise ValueError(f"the definition of {tool['name']!r} cannot be used over HTTP: {annotations}")
@@ -275,6 +371,19 @@ class Client:
             return Deadline(timeout, total if options.get("reset_timeout_on_progress") else None)
         return Deadline(timeout)
 
+    @property
+    def _roots(self) -> Roots:
+        if "roots" not in self._options.identity.capabilities:
+            raise ValueError('roots were not declared: connect with client_capabilities=["roots"]')
+        if self._options.handlers.has("roots"):
+            raise ValueError('handlers["roots"] gives the roots of this client: none can be added')
+        return self._options.roots
+
+    def _roots_changed(self, changed: bool) -> Ok[Object]:
+        if changed:
+            self._session.roots_changed()
+        return Ok({})
+
     def _list(self, kind: Kind, options: Mapping[str, Any]) -> Ok[list[Object]] | McpError:
         request = self._request(requests.LISTS[kind][0], None, options)
         items = self._session.lists.whole(kind, request, self._deadline(options), options.get("progress"))
@@ -282,8 +391,8 @@ class Client:
 
 
 _TARGETS = (
-    'a target is ("stdio", command, [arguments]), ("http", url), a URL, or a transport or what makes one; '
-    "a server in this process is for Client.direct()"
+    'a target is ("stdio", command, [arguments]), ("http", url), a URL, ("sse", url), ("websocket", url), or a '
+    "transport or what makes one; a server in this process is for Client.direct()"
 )
 
 
@@ -296,11 +405,15 @@ def _target(target: Any) -> tuple[str, Callable[[Mapping[str, Any]], Transport]]
     if isinstance(target, tuple):
         match target:
             case ("stdio", command):
-                return "stdio", lambda own: _stdio(command, (), own)
+                return "stdio", lambda own: _loaded("stdio", "StdioTransport")(command, (), **own)
             case ("stdio", command, arguments):
-                return "stdio", lambda own: _stdio(command, arguments, own)
+                return "stdio", lambda own: _loaded("stdio", "StdioTransport")(command, arguments, **own)
             case ("http", url):
-                return "http", lambda own: _http(url, own)
+                return "http", lambda own: _loaded("http", "HttpTransport")(url, **own)
+            case ("sse", url):
+                return "sse", lambda own: _loaded("sse", "SseTransport")(url, **own)
+            case ("websocket", url):
+                return "websocket", lambda own: _loaded("websocket", "WebSocketTransport")(url, **own)
         raise ValueError(_TARGETS)
     if hasattr(target, "exchange") and not isinstance(target, type):
         return "custom", lambda _: target
@@ -309,24 +422,15 @@ def _target(target: Any) -> tuple[str, Callable[[Mapping[str, Any]], Transport]]
     raise TypeError(f"a {type(target).__name__} is no target: {_TARGETS}")
 
 
-def _loading(error: Exception) -> McpError:
-    return local_error("transport_failure", f"a module this connection needs could not be loaded: {error}")
+def _loaded(module: str, name: str) -> Any:
+    """A transport class; each is imported when it is wanted."""
+    from importlib import import_module
 
-
-def _stdio(command: str, arguments: Sequence[str], own: Mapping[str, Any]) -> Transport:
     try:
-        from .transports.stdio import StdioTransport
+        return getattr(import_module(f"{__package__}.transports.{module}"), name)
     except (ImportError, OSError) as error:  # no file descriptor left, for one
-        raise _loading(error) from None
-    return StdioTransport(command, arguments, **own)
-
-
-def _http(url: str, own: Mapping[str, Any]) -> Transport:
-    try:
-        from .transports.http import HttpTransport
-    except (ImportError, OSError) as error:
-        raise _loading(error) from None
-    return HttpTransport(url, **own)
+        problem = str(error)
+    raise local_error("transport_failure", f"a module this connection needs could not be loaded: {problem}")
 
 
 def _checked(transport: Any) -> Transport:

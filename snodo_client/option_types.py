@@ -10,21 +10,30 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
-    from typing import Any
+    from typing import Any, Literal
 
     import requests
     from requests.auth import AuthBase
 
     from .engine.inbound import OnLog, OnNotification
+    from .handlers import Handler
     from .outcome import Progress
 
 
 class CommonOptions(TypedDict, total=False):
     """Options of every connection.
 
-    protocol: "auto" (default), a version, or a list of versions that may be spoken.
+    protocol: "auto" (default), a version, or a list of versions that may be spoken. A single version is a pin: no
+        other era is tried, and the server's answer must be that version.
+    remembered: the `protocol_info` of an earlier client of this server: nothing is asked that is known from it. Where
+        it is wrong by now, that is found out with the first answer.
+    wait: False to connect in the background: calls wait until it is done, and give back why it failed.
     client_info: who asks, `{"name": ..., "version": ...}`; default this library, None to tell nothing.
-    client_capabilities: what the server may ask for: a mapping, or names such as `["elicitation"]`.
+    client_capabilities: what the server may ask for: a mapping, or names such as `["elicitation"]`; what `handlers`
+        need is declared without being named here.
+    handlers: functions that answer what a server before 2026-07-28 asks during a call, by kind: "form", "url",
+        "sampling", "roots"; each is called with an `InputRequest` on a thread of its own, and gives the protocol's
+        result object, such as `{"action": "accept", "content": {...}}`.
     timeout: seconds for a call, and for connecting and negotiating together (30).
     probe_timeout: seconds an unknown server has to answer the first question (10).
     max_pages: how many pages `list_*` follows (1000).
@@ -33,6 +42,9 @@ class CommonOptions(TypedDict, total=False):
     """
 
     protocol: str | Sequence[str]
+    remembered: Mapping[str, Any] | None
+    wait: bool
+    handlers: Mapping[Literal["form", "url", "sampling", "roots"], Handler]
     client_info: Mapping[str, Any] | None
     client_capabilities: Mapping[str, Any] | Sequence[str]
     timeout: float
@@ -61,7 +73,7 @@ class StdioOptions(CommonOptions, total=False):
 
 
 class HttpOptions(CommonOptions, total=False):
-    """Options of a Streamable HTTP endpoint.
+    """Options of a Streamable HTTP endpoint, and of the older HTTP+SSE.
 
     headers: sent with every request: a mapping, or a callable evaluated for each request.
     auth: a bearer token, or a requests `AuthBase`.
@@ -85,6 +97,23 @@ class HttpOptions(CommonOptions, total=False):
     session: requests.Session
 
 
+class WebSocketOptions(CommonOptions, total=False):
+    """Options of a WebSocket server (revisions before 2026-07-28; the extra "websocket").
+
+    headers: sent with the handshake: a mapping, or a callable evaluated for each connection. auth: a bearer token.
+    verify, cert: as in requests; `verify` defaults to the trust store of the system.
+    connect_timeout: seconds for the connection alone, within the call's timeout.
+    max_response_bytes: the longest message accepted (16 MiB).
+    """
+
+    headers: Mapping[str, str] | Callable[[], Mapping[str, str]]
+    auth: str
+    verify: bool | str | PathLike[str]
+    cert: str | PathLike[str] | tuple[str | PathLike[str], str | PathLike[str]]
+    connect_timeout: float
+    max_response_bytes: int
+
+
 class DirectOptions(CommonOptions, total=False):
     """Options of a server in this process.
 
@@ -104,7 +133,8 @@ class CallOptions(TypedDict, total=False):
         then.
     meta: additions to the request's `_meta`. progress: called in this thread with each `Progress`; raising cancels
         the call.
-    log_level: the least severe log messages wanted for this call; none come without it.
+    log_level: the least severe log messages wanted for this call; none come without it. Before 2026-07-28 it counts
+        for nothing: see `Client.set_log_level`.
     """
 
     timeout: float | None
@@ -122,3 +152,13 @@ class InputCallOptions(CallOptions, total=False):
 
     input_responses: Mapping[str, Any] | None
     request_state: str | None
+
+
+class ToolCallOptions(InputCallOptions, total=False):
+    """Keywords of `call_tool`.
+
+    task: True, or `{"ttl": milliseconds}`, to have the tool run as a task of revision 2025-11-25: the result is
+        `{"task": {"taskId": ...}}`, for `client.tasks`.
+    """
+
+    task: bool | Mapping[str, Any] | None

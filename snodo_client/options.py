@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from . import checks
-from .protocol import versions
+from .engine.roots import Roots
+from .handlers import Handlers
+from .protocol import agreement, versions
 from .protocol.requests import Identity
 from .version import __version__
 
@@ -20,25 +22,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .engine.inbound import OnLog, OnNotification
+    from .handlers import Handler
 
 
+_SOCKETS = ("http", "sse", "websocket")
 OWNERS = {
     **dict.fromkeys(("env", "inherit_env", "cwd", "stderr", "max_line_bytes", "shutdown_timeout"), ("stdio",)),
-    **dict.fromkeys(
-        (
-            "headers",
-            "verify",
-            "cert",
-            "proxies",
-            "connect_timeout",
-            "max_response_bytes",
-            "allowed_origin",
-            "pool_size",
-            "session",
-        ),
-        ("http",),
-    ),
-    "auth": ("http", "direct"),
+    **dict.fromkeys(("headers", "verify", "cert", "connect_timeout", "max_response_bytes"), _SOCKETS),
+    **dict.fromkeys(("proxies", "allowed_origin", "pool_size", "session"), ("http", "sse")),
+    "auth": (*_SOCKETS, "direct"),
     "inline": ("direct",),
 }
 COMMON = (
@@ -48,13 +40,17 @@ COMMON = (
     "timeout",
     "probe_timeout",
     "max_pages",
+    "remembered",
+    "handlers",
+    "wait",
     "on_log",
     "on_notification",
 )
 
 
 def split(options: Mapping[str, Any], connection: str) -> tuple[Options, dict[str, Any]]:
-    """The common options, checked, and those of the connection ("stdio", "http", "direct", "custom"). Raises TypeError
+    """The common options, checked, and those of the connection ("stdio", "http", "sse", "websocket", "direct",
+    "custom"). Raises TypeError
     for a misplaced one.
     """
     own = {}
@@ -64,9 +60,15 @@ def split(options: Mapping[str, Any], connection: str) -> tuple[Options, dict[st
         if name not in OWNERS:
             raise TypeError(f"{name}= is no option of a client{_did_you_mean(name, [*COMMON, *OWNERS])}")
         if connection not in OWNERS[name]:
-            raise TypeError(f"{name}= belongs to {' and '.join(OWNERS[name])} connections, this one is {connection}")
+            raise TypeError(f"{name}= belongs to {', '.join(OWNERS[name])} connections, this one is {connection}")
         own[name] = value
     return Options(**{name: options[name] for name in COMMON if name in options}), own
+
+
+def check_eras(options: Options, eras: Sequence[str], connection: str) -> None:
+    """Raises ValueError when protocol= allows only what this connection never carries."""
+    if not any(versions.era(version) in eras for version in options.allowed):
+        raise ValueError(f"protocol={options.preference!r} cannot be spoken over a {connection} connection")
 
 
 LIBRARY = {"name": "snodo_client", "version": __version__}
@@ -77,13 +79,17 @@ class Options:
 
     __slots__ = (
         "allowed",
+        "handlers",
         "identity",
         "max_pages",
         "on_log",
         "on_notification",
         "preference",
         "probe_timeout",
+        "remembered",
+        "roots",
         "timeout",
+        "wait",
     )
 
     def __init__(
@@ -94,22 +100,32 @@ class Options:
         timeout: float = 30.0,
         probe_timeout: float = 10.0,
         max_pages: int = 1000,
+        remembered: Mapping[str, Any] | None = None,
+        handlers: Mapping[str, Handler] | None = None,
+        wait: bool = True,
         on_log: OnLog | None = None,
         on_notification: OnNotification | None = None,
     ) -> None:
         self.preference = _protocol(protocol)
         self.allowed = versions.allowed(self.preference)
-        self.identity = Identity(_client_info(client_info), _capabilities(client_capabilities))
+        self.roots = Roots()
+        self.handlers = Handlers(handlers or {}, _capabilities(client_capabilities), self.roots)
+        info = _client_info(client_info)
+        self.identity = Identity(info, self.handlers.declared("modern"), self.handlers.declared("legacy"))
+        self.remembered = agreement.remembered(remembered)
+        self.wait = _flag(wait, "wait")
         self.timeout = checks.seconds(timeout, "timeout")
         self.probe_timeout = checks.seconds(probe_timeout, "probe_timeout")
         self.max_pages = checks.count(max_pages, "max_pages")
         self.on_log = checks.callback(on_log, "on_log")
         self.on_notification = checks.callback(on_notification, "on_notification")
         self.identity.meta(versions.MODERN[0])  # what cannot be encoded is refused here, not in the first call
+        self.identity.initialize(versions.LEGACY[0])
 
 
 _PLAIN = frozenset(("timeout", "reset_timeout_on_progress", "max_total_timeout", "meta", "progress", "log_level"))
 _INPUTS = _PLAIN | {"input_responses", "request_state"}
+_TOOLS = _INPUTS | {"task"}
 
 
 def call_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -120,6 +136,11 @@ def call_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
 def input_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same for a call that may answer the server's request for input."""
     return _known(options, _INPUTS)
+
+
+def tool_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same for a tool call."""
+    return _known(options, _TOOLS)
 
 
 def _known(options: Mapping[str, Any], names: frozenset[str]) -> Mapping[str, Any]:
@@ -142,6 +163,12 @@ def _protocol(protocol: object) -> str | list[str]:
     if not isinstance(protocol, Iterable):
         raise TypeError(f"protocol must be a version or a list of versions, not {type(protocol).__name__}")
     return list(protocol)
+
+
+def _flag(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, not {type(value).__name__}")
+    return value
 
 
 def _client_info(info: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -26,6 +26,9 @@ HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
 
+# Of revision 2025-11-25: the call can be made once its user has been to a URL.
+URL_ELICITATION_REQUIRED = -32042
+
 
 class Reason:
     """One row: the code and kind of the error, the keys its `data` may have, what happened, and what to do about it."""
@@ -101,7 +104,7 @@ REASONS: dict[str, Reason] = {
         "authorization",
         "the server wants (other) credentials",
         "pass auth= or headers= with a valid credential",
-        ("http_status", "content_type", "excerpt", "retry_after", "challenge"),
+        ("http_status", "content_type", "excerpt", "retry_after", "challenge", "credential"),
     ),
     "malformed": Reason(
         CLOSED,
@@ -182,6 +185,20 @@ REASONS: dict[str, Reason] = {
         "the redirect cannot be followed without changing the request",
         "use the final URL in connect",
         ("http_status", "location"),
+    ),
+    "cross_origin_endpoint": Reason(
+        CLOSED,
+        "transport",
+        "the server wants messages sent to another origin; credentials do not go there",
+        "connect to the server at that origin, or have its endpoint event mended",
+        ("endpoint",),
+    ),
+    "session_lost": Reason(
+        CLOSED,
+        "transport",
+        "the server does not know its session with this client any more",
+        "call again: another session is begun",
+        ("http_status",),
     ),
     "transport_failure": Reason(
         CLOSED,

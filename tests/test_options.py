@@ -36,7 +36,13 @@ def opened(**given: Any) -> Any:
 
 def test_the_names_that_are_checked_are_those_editors_complete() -> None:
     assert set(options.COMMON) == typed("CommonOptions")
-    for connection, fields in (("stdio", "StdioOptions"), ("http", "HttpOptions"), ("direct", "DirectOptions")):
+    for connection, fields in (
+        ("stdio", "StdioOptions"),
+        ("http", "HttpOptions"),
+        ("sse", "HttpOptions"),
+        ("websocket", "WebSocketOptions"),
+        ("direct", "DirectOptions"),
+    ):
         assert {name for name, owners in options.OWNERS.items() if connection in owners} == typed(fields)
 
 
@@ -279,7 +285,7 @@ def test_wrong_arguments_send_nothing(pinned: Any, call: Callable[[Client], Any]
 
 @pytest.mark.parametrize(
     ("method", "pointer"),
-    [("subscriptions/listen", "listen"), ("initialize", "does not speak"), ("notifications/cancelled", "notify")],
+    [("subscriptions/listen", "listen"), ("initialize", "protocol_info"), ("notifications/cancelled", "notify")],
 )
 def test_request_points_to_the_right_method(pinned: Any, method: str, pointer: str) -> None:
     with pytest.raises(ValueError, match=pointer):

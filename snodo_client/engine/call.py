@@ -77,6 +77,12 @@ class Call:
         """The JSON-RPC request of the current attempt, as a fresh dict; `body` is the same as bytes."""
         return jsonrpc.decode(self.body)  # type: ignore[return-value]
 
+    def share(self, other: Call) -> None:
+        """Read the mailbox of another call of the same owner as well as its own: what arrives for either is met by
+        `messages()` of this one.
+        """
+        self._mailbox = other._mailbox
+
     def answer(self, answer: Message | bytes | McpError) -> None:
         """Deliver the response of the current attempt, decoded or not, or the error in its place. Only the first
         counts: what a server repeats is not even kept.

@@ -16,20 +16,20 @@ from weakref import WeakKeyDictionary, finalize
 from .deadline import Deadline
 
 if TYPE_CHECKING:
-    from ..transports.base import Transport
+    from .connection import Connection
     from .session import Session
 
 SECONDS = 2.5
 
-_open: WeakKeyDictionary[Session, finalize[[Transport, int], Session]] = WeakKeyDictionary()
-_orphans: dict[int, Transport] = {}
+_open: WeakKeyDictionary[Session, finalize[[Connection, int], Session]] = WeakKeyDictionary()
+_orphans: dict[int, Connection] = {}
 
 
 def add(session: Session) -> None:
-    """Close the session's transport when the interpreter exits, or the session is no longer used by anybody."""
+    """Close the session's connection when the interpreter exits, or the session is no longer used by anybody."""
     if session in _open:
         return
-    orphaned = finalize(session, _orphaned, session.transport, session.pid)
+    orphaned = finalize(session, _orphaned, session.connection, session.pid)
     orphaned.atexit = False
     _open[session] = orphaned
 
@@ -40,25 +40,25 @@ def discard(session: Session) -> None:
         orphaned.detach()
 
 
-def _orphaned(transport: Transport, pid: int) -> None:
+def _orphaned(connection: Connection, pid: int) -> None:
     """Runs inside the garbage collector, at any point of any code: it may neither wait nor take a lock."""
     if pid == getpid():
-        _orphans[id(transport)] = transport
-        _thread.start_new_thread(_close_orphan, (transport,))  # threading.Thread would take a lock
+        _orphans[id(connection)] = connection
+        _thread.start_new_thread(_close_orphan, (connection,))  # threading.Thread would take a lock
 
 
-def _close_orphan(transport: Transport) -> None:
+def _close_orphan(connection: Connection) -> None:
     try:
-        transport.close(Deadline(SECONDS))
+        connection.close(Deadline(SECONDS))
     finally:
-        _orphans.pop(id(transport), None)
+        _orphans.pop(id(connection), None)
 
 
 def _close_all() -> None:
     # A child of a fork inherits the table, but not the servers.
     here = [session for session in list(_open) if session.pid == getpid()]
     deadline = Deadline(SECONDS)
-    closers = [session.close for session in here] + [transport.close for transport in list(_orphans.values())]
+    closers = [session.close for session in here] + [connection.close for connection in list(_orphans.values())]
     threads = []
     for close in closers:
         thread = Thread(target=close, args=(deadline,), daemon=True)

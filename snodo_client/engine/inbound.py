@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from ..log import logger
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
+from ..protocol.versions import MODERN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     from ..transports.base import Link
+    from .answering import Answering
     from .call import Call, Message
     from .catalog import Catalog
     from .pending import Pending
@@ -30,6 +32,9 @@ MAX_LOGGED = 2000
 # Progress is a hint: what a slow callback cannot keep up with is dropped, and what is too large to be one.
 MAX_WAITING_PROGRESS = 1000
 MAX_PROGRESS_WEIGHT = 65_536
+# The one revision in which messages may come in arrays, and how many in one.
+BATCHING = "2025-03-26"
+MAX_BATCH = 10_000
 
 _PYTHON_LEVELS = {
     "debug": 10,
@@ -59,6 +64,7 @@ class Router:
         self._callbacks = callbacks
         self._on_log = on_log
         self._on_notification = on_notification
+        self.answering: Answering | None = None  # set by the session before anything is opened
         self._said: set[str] = set()
 
     # -- from reader threads
@@ -72,6 +78,10 @@ class Router:
             call = self._call_for(message, link)
             if call is not None:
                 call.answer(message)
+        elif isinstance(message, list) and message and link.version == BATCHING:
+            for part in message[:MAX_BATCH]:
+                if not isinstance(part, list):
+                    self.deliver(part, link)
         else:
             self._no_message(message, link)
 
@@ -93,6 +103,8 @@ class Router:
         if link.lost is None:
             link.lost = error
             self._pending.fail_all(link, error)
+            if self.answering is not None:
+                self.answering.link_lost(link)
 
     def _call_for(self, message: Message, link: Link) -> Call | None:
         got = message.get("id")
@@ -137,8 +149,13 @@ class Router:
         if not isinstance(method, str) or not isinstance(params, (dict, type(None))):
             return self._once(link, "a malformed notification")
         if "id" in message:
-            return self._once(link, f"the request {method[:64]!r}, which no server may send in this protocol version")
+            if link.version in MODERN or self.answering is None:
+                what = f"the request {method[:64]!r}, which no server may send in this protocol version"
+                return self._once(link, what)
+            return self.answering.take(message, link)
         params = params or {}
+        if method == "notifications/cancelled" and link.version not in MODERN and self.answering is not None:
+            return self.answering.cancel(params, link)  # of a request of its own: the two sides count apart
         if method == "notifications/progress" and self._progress(message, params, owner):
             return None
         if method == "notifications/tools/list_changed":

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 
 class Lists:
-    """`send` makes one call, `server` tells what to call the server. `catalog` is None where tool definitions do not
+    """`send` makes one call, `server` tells what to call the server. `catalog` gives None where tool definitions do not
     matter for sending.
     """
 
-    def __init__(self, send: Send, server: Callable[[], str], catalog: Catalog | None, max_pages: int) -> None:
+    def __init__(
+        self, send: Send, server: Callable[[], str], catalog: Callable[[], Catalog | None], max_pages: int
+    ) -> None:
         self._send = send
         self._server = server
         self._catalog = catalog
@@ -66,6 +68,7 @@ class Lists:
                 self._warned.add(method)
                 text = "%s: %d entries of %s are no objects and are left out"
                 logger("session").warning(text, self._server(), left_out, method)
-            if kind == "tools" and self._catalog is not None:
-                page.items = self._catalog.remember(page.items, self._server())
+            catalog = self._catalog() if kind == "tools" else None
+            if catalog is not None:
+                page.items = catalog.remember(page.items, self._server())
         return page

@@ -4,20 +4,20 @@ call from request to outcome in the thread that makes it. Every other thread onl
 
 from __future__ import annotations
 
-from contextlib import suppress
 from itertools import count
 from os import getpid
 from typing import TYPE_CHECKING
 
-from .. import log
+from ..handlers import Handlers
 from ..outcome import McpError, Ok, Progress, local_error
-from ..protocol import jsonrpc, negotiation, results
+from ..protocol import jsonrpc, negotiation, operations, results, versions
 from ..protocol.requests import Request
 from ..reasons import HEADER_MISMATCH, UNSUPPORTED_VERSION
-from ..transports.base import Link
 from . import exits
+from .answering import Answering
 from .call import Call, timeout_error
 from .catalog import Catalog
+from .connection import Connection, fault, let_go
 from .deadline import Deadline
 from .flight import Flight
 from .inbound import Router
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..outcome import Outcome
-    from ..protocol.negotiation import Agreement
+    from ..protocol.agreement import Agreement
     from ..protocol.requests import Identity
-    from ..transports.base import Transport
+    from ..transports.base import Link, Transport
     from .call import Message
     from .inbound import OnLog, OnNotification
 
@@ -40,12 +40,17 @@ if TYPE_CHECKING:
 
 # How long a cancellation may try to reach a server that does not read.
 CANCEL_SECONDS = 5.0
+# The same for the answer to something the server asked.
+ANSWER_SECONDS = 10.0
 CLOSE_SECONDS = 10.0
 # How long closing waits for callbacks that are still to be called.
 CALLBACK_SECONDS = 1.0
 MAX_WAITING_CALLBACKS = 1000
 # How many messages are read after the deadline, for the answer may be among them.
 MAX_LATE = 1000
+# Errors of JSON-RPC that say a request was refused, not that it failed; and what only an input round of 2026-07-28 has.
+REFUSALS = (-32700, -32600, -32601, -32602, -32000)
+ROUND_MEMBERS = ("inputResponses", "requestState")
 
 
 class Session:
@@ -57,74 +62,53 @@ class Session:
         *,
         probe_timeout: float,
         max_pages: int,
+        remembered: Agreement | None = None,
+        handlers: Handlers | None = None,
         on_log: OnLog | None = None,
         on_notification: OnNotification | None = None,
     ) -> None:
-        self.transport = transport
         self.identity = identity
         self.pid = getpid()
-        self.agreement: Agreement | None = None
         self.catalog = Catalog()
         self._allowed = allowed
-        self._probe_timeout = probe_timeout
         self._callbacks = Worker("snodo-callbacks", MAX_WAITING_CALLBACKS)
         self._control = Worker("snodo-control", MAX_WAITING_CALLBACKS)
         self._ids = count(1)
         self._pending = Pending()
-        self._router = Router(self._pending, self.catalog, self._callbacks, on_log, on_notification)
-        catalog = self.catalog if transport.traits.mirrors_headers else None
-        self.lists = Lists(self.call, lambda: self.name, catalog, max_pages)
-        self._link: Link | None = None
-        self._ready: Flight[Agreement] = Flight("negotiating the protocol version")
+        router = Router(self._pending, self.catalog, self._callbacks, on_log, on_notification)
+        connection = Connection(transport, router, self._pending, identity, allowed, probe_timeout, remembered)
+        # Nothing in there leads to the session, which is closed when the last of its users lets go of it.
+        self.connection = connection
+        self._answering = Answering(
+            handlers or Handlers({}),
+            lambda message, link: connection.send(message, link, Deadline(ANSWER_SECONDS)),
+            self._control,
+            lambda: connection.agreement.server_info if connection.agreement else None,
+        )
+        self._router = router
+        router.answering = self._answering
+        self.lists = Lists(self.call, lambda: self.name, self._mirrored_catalog, max_pages)
         self._relist: Flight[list[Any]] = Flight("listing the tools")
-        self._closed = False
 
     # -- readiness
 
-    def ready(self, deadline: Deadline) -> Agreement | McpError:
-        """The agreement, after opening the link and negotiating if nobody has yet."""
-        return self.agreement or self._ready.run(self._negotiate, deadline)
+    def ready(self, deadline: Deadline) -> Link | McpError:
+        """The link to use, opened and agreed on if it is not yet."""
+        link = self.connection.link
+        if link is not None and link.lost is None:
+            return link
+        if not self.connection.closed:
+            exits.add(self)
+        return self.connection.ready(deadline)
 
-    def _negotiate(self, deadline: Deadline) -> Agreement | McpError:
-        if self.agreement is not None:
-            return self.agreement
+    def begin(self, deadline: Deadline) -> None:
+        """Negotiate in the background; calls wait for it, each inside its own deadline."""
         exits.add(self)
-        try:
-            if self._link is None and not self._closed:
-                self._link = self.transport.open(self._router, deadline)
-                if not isinstance(self._link, Link):
-                    raise TypeError(f"{type(self.transport).__name__}.open() must return a Link")
-        except McpError as error:
-            return _fault(error)
-        if self._closed or self._link is None:
-            with suppress(McpError):
-                self.transport.close(Deadline(CLOSE_SECONDS))  # it was opened while somebody closed us
-            return self._closed_error()
-        traits = self.transport.traits
-        steps = negotiation.negotiate(
-            self._allowed, traits.eras, self._link.name, silence_is_legacy=traits.silence_is_legacy
-        )
-        try:
-            request = next(steps)
-            while True:
-                answer = self._probe(request, deadline)
-                if isinstance(answer, McpError) and answer.reason == "timeout" and deadline.over:
-                    return answer  # our own time, not the probe's: it says nothing about the server
-                request = steps.send(answer)
-        except StopIteration as verdict:
-            agreement: Agreement | McpError = verdict.value
-        if isinstance(agreement, McpError):
-            return agreement
-        self.agreement = agreement
-        log.info("session", "%s: speaking %s (%s)", self._link.name, agreement.version, agreement.why)
-        return agreement
+        self.connection.begin(deadline)
 
-    def _probe(self, request: Request, deadline: Deadline) -> Outcome:
-        call = Call(next(self._ids), request, deadline.sub(self._probe_timeout, "probe_timeout"))
-        try:
-            return self._attempt(call, None)
-        finally:  # a probe that timed out is not cancelled: some servers end at a notification before their handshake
-            self._pending.forget(call)
+    @property
+    def agreement(self) -> Agreement | None:
+        return self.connection.agreement
 
     # -- calls
 
@@ -155,31 +139,74 @@ class Session:
         return call.settle(outcome)
 
     def _perform(self, call: Call, on_progress: OnProgress | None) -> Outcome:
-        agreement = self.ready(call.deadline)
-        if isinstance(agreement, McpError):
-            return agreement
-        call.request.version = agreement.version
-        refused: set[str] = set()  # versions, and once the headers
+        link = self.ready(call.deadline)
+        if isinstance(link, McpError):
+            return link
+        made: set[str] = set()  # corrections
         while True:
-            outcome = self._attempt(call, on_progress)
-            if not isinstance(outcome, McpError) or outcome.reason is not None:
-                return outcome
-            self._pending.forget(call)
-            call.wire_id = None  # it was answered: there is nothing to cancel until it is sent again
-            again = self._corrected(call, outcome, refused)
-            if not isinstance(again, Request):
+            refused = operations.refusal(call.request.method, link.version, link.name)
+            if refused is not None:
+                return refused
+            call.request = _fitted(call.request, link.version)
+            outcome = self._attempt(call, link, on_progress)
+            again = self._again(call, link, outcome, made)
+            if not isinstance(again, tuple):
                 return again
-            call.restart(again)
+            link, request = again
+            call.restart(request)
             try:
                 call.check()
             except McpError as error:
                 return error
 
-    def _corrected(self, call: Call, refusal: McpError, refused: set[str]) -> Request | McpError:
-        """The request to send after a refusal that says it was not run, or the error there is. Each correction is made
-        once.
+    def _again(self, call: Call, link: Link, outcome: Outcome, made: set[str]) -> Outcome | tuple[Link, Request]:
+        """Where to send which request again, for the few refusals that say it was not run; else the outcome there is.
+        Each correction is made once.
         """
+        agreement = link.agreement
+        if not isinstance(outcome, McpError):
+            if agreement is not None:
+                agreement.remembered = False  # it was right
+            return outcome
+        if agreement is not None and agreement.remembered:
+            return self._doubted(call, link, outcome)
+        if outcome.reason == "session_lost" and "session" not in made:
+            made.add("session")
+            other = self.connection.renew(link, call.deadline)
+            return other if isinstance(other, McpError) else (other, call.request)
+        if outcome.reason is not None:
+            return outcome
+        self._pending.forget(call)
+        call.wire_id = None  # it was answered: there is nothing to cancel until it is sent again
+        corrected = self._corrected(call, link, outcome, made)
+        return (link, corrected) if isinstance(corrected, Request) else corrected
+
+    def _doubted(self, call: Call, link: Link, outcome: McpError) -> Outcome | tuple[Link, Request]:
+        """An error, when the era is only remembered: it may be that of a server of the other one. Such a server has not
+        run what it refused, and is asked again in its own way.
+        """
+        assert link.agreement is not None
+        traits = self.connection.transport.traits
+        gone = traits.silence_is_legacy and (outcome.reason == "timeout" or link.lost is not None)
+        if not gone and not negotiation.legacy_signal(outcome):
+            link.agreement.remembered = outcome.reason is not None
+            return outcome
+        self.connection.doubt(link)
+        if gone:
+            return outcome  # it may have run; the next call asks the server what it speaks
+        other = self.ready(call.deadline)
+        if isinstance(other, McpError) or not other.legacy:
+            return outcome
+        self._pending.forget(call)
+        call.wire_id = None
+        not_run = call.request.idempotent or outcome.reason is not None or outcome.code in REFUSALS
+        return (other, call.request) if not_run else outcome
+
+    def _corrected(self, call: Call, link: Link, refusal: McpError, refused: set[str]) -> Request | McpError:
+        """The request to send after a refusal of its version or its headers, or the error there is."""
         request = call.request
+        if link.legacy:
+            return refusal
         if refusal.code == UNSUPPORTED_VERSION:
             version = negotiation.another_version(refusal, self._allowed, refused)
             if version is None:
@@ -200,28 +227,37 @@ class Session:
     def _list_tools(self, deadline: Deadline) -> list[Any] | McpError:
         return self.lists.whole("tools", Request("tools/list"), deadline)
 
-    def _mirrors(self, request: Request) -> bool:
-        return request.method == "tools/call" and self.transport.traits.mirrors_headers
+    @property
+    def mirrors(self) -> bool:
+        """Whether arguments of tools are mirrored in headers, as far as is known by now."""
+        return self._mirrored_catalog() is not None
 
-    def _attempt(self, call: Call, on_progress: OnProgress | None) -> Outcome:
+    def _mirrors(self, request: Request) -> bool:
+        return request.method == "tools/call" and self.mirrors
+
+    def _mirrored_catalog(self) -> Catalog | None:
+        """The catalog, where tool definitions matter for sending."""
+        link = self.connection.link
+        legacy = link is not None and link.legacy
+        return self.catalog if self.connection.transport.traits.mirrors_headers and not legacy else None
+
+    def _attempt(self, call: Call, link: Link, on_progress: OnProgress | None) -> Outcome:
         """One request on the wire and what came back for it."""
-        link = self._link
-        if link is None:
-            return self._closed_error()
         wire_id = self._pending.attempt(call, link)
-        if self._closed:  # only now: whoever closes or loses the link from here on finds the call in the table
-            return self._closed_error()
+        # Only now: whoever closes or loses the link from here on finds the call in the table.
+        if self.connection.closed:
+            return self.connection.closed_error()
         if link.lost is not None:
             return link.lost.copy()
         call.body = call.request.encode(wire_id, self.identity, progress=call.wants_progress)
         try:
-            exchange = self.transport.exchange(call)
+            exchange = self.connection.transport.exchange(call)
         except McpError as error:  # a transport that is no generator
-            return _fault(error)
+            return fault(error)
         try:
             return self._receive(call, link, exchange, on_progress)
         finally:
-            _let_go(exchange)
+            let_go(exchange)
 
     def _receive(self, call: Call, link: Link, exchange: Iterator[Message], on_progress: OnProgress | None) -> Outcome:
         method, wire_id, late = call.request.method, call.wire_id or 0, 0
@@ -231,7 +267,7 @@ class Session:
             except StopIteration:
                 return local_error("closed", f"{link.name} ended the exchange before {method} was answered")
             except McpError as error:
-                return _fault(error)
+                return fault(error)
             if not isinstance(message, dict):
                 return local_error(
                     "malformed", f"{link.name}: the transport gave a {type(message).__name__} for {method}"
@@ -240,7 +276,7 @@ class Session:
                 astray = results.misdirected(message, wire_id, link.name, call.status)
                 if astray is None and "id" in message and type(message["id"]) is not int:
                     self._router.tolerate(message, link)
-                return astray or results.decode(message, method, link.name, call.status)
+                return astray or results.decode(message, method, link.name, call.status, call.request.version)
             progress = _progress_of(message, wire_id) if call.wants_progress else None
             settled = call.outcome
             if settled is not None:
@@ -261,10 +297,12 @@ class Session:
         link = call.link
         if link is None or link.lost or call.wire_id is None or call.delivery == "not_sent":
             return
-        if self.transport.traits.cancel != "notify":
+        if not link.legacy and self.connection.transport.traits.cancel != "notify":
+            return
+        if "task" in call.request.params:  # tasks/cancel ends a task, and nothing else may (2025-11-25: tasks)
             return
         message = jsonrpc.notification("notifications/cancelled", {"requestId": call.wire_id, "reason": reason})
-        self._control.submit(lambda: self._send(message, link, Deadline(CANCEL_SECONDS)))
+        self._control.submit(lambda: self.connection.send(message, link, Deadline(CANCEL_SECONDS)))
 
     # -- notifications
 
@@ -272,32 +310,34 @@ class Session:
         """Send a notification. Raises ValueError, before anything is sent, for params that JSON cannot carry."""
         message = jsonrpc.notification(method, params or None)
         jsonrpc.encode(message)
-        agreement = self.ready(deadline)
-        if isinstance(agreement, McpError):
-            return agreement
-        if self._closed or self._link is None:
-            return self._closed_error()
-        return self._send(message, self._link, deadline) or Ok({})
+        link = self.ready(deadline)
+        if isinstance(link, McpError):
+            return link
+        if self.connection.closed:
+            return self.connection.closed_error()
+        refused = operations.refusal(method, link.version, link.name)
+        return refused or self.connection.send(message, link, deadline) or Ok({})
 
-    def _send(self, message: Message, link: Link, deadline: Deadline) -> McpError | None:
-        try:
-            self.transport.send(message, link, deadline)
-        except McpError as error:
-            return _fault(error)
-        return None
+    def roots_changed(self) -> None:
+        """Tell a server that was told it would be; the others ask when they need them."""
+        link = self.connection.link
+        if link is not None and link.legacy and self.identity.legacy_capabilities.get("roots", {}).get("listChanged"):
+            message = jsonrpc.notification("notifications/roots/list_changed")
+            self._control.submit(lambda: self.connection.send(message, link, Deadline(CANCEL_SECONDS)))
 
     # -- the end
 
     def close(self, deadline: Deadline) -> None:
         """End every call with "closed" and let go of the transport. Idempotent, from any thread."""
-        self._closed = True
+        connection = self.connection
+        connection.closed = True
         error = local_error("closed", f"the client of {self.name} was closed")
         for call in self._pending.calls():
             call.finish(error.copy())
         exits.discard(self)
-        with suppress(McpError):
-            self.transport.close(deadline)
+        connection.close(deadline)
         # Notifications that arrived are still told, within reason; cancellations have nowhere to go any more.
+        self._answering.close(deadline.sub(0.0))
         self._control.close(deadline.sub(0.0))
         self._callbacks.close(deadline.sub(CALLBACK_SECONDS))
 
@@ -306,36 +346,34 @@ class Session:
         of what is the parent's.
         """
         self._pending.forked()
-        self._ready, self._relist = Flight(self._ready.name), Flight(self._relist.name)
+        self._relist = Flight(self._relist.name)
         self._callbacks.forked()
         self._control.forked()
-        forked = getattr(self.transport, "forked", None)
-        if forked is not None and self._link is not None:
-            forked()
-            self._router.lost(
-                local_error("forked", f"the client of {self.name} was made in another process"), self._link
-            )
-
-    def _closed_error(self) -> McpError:
-        return local_error("closed", f"the client of {self.name} is closed: nothing was sent")
+        self._answering.forked()
+        self.connection.forked()
 
     @property
     def name(self) -> str:
         """What errors call the server."""
-        return self._link.name if self._link is not None else "a server"
+        return self.connection.name
 
     @property
     def closed(self) -> bool:
-        return self._closed or (self._link is not None and self._link.lost is not None)
+        return self.connection.closed or self.connection.lost
 
 
-def _let_go(exchange: Iterator[Message]) -> None:
-    close = getattr(exchange, "close", None)  # generators have it; an iterator of somebody's transport need not
-    if close is not None:
-        try:
-            close()
-        except McpError:
-            return
+def _fitted(request: Request, version: str) -> Request:
+    """The request for this version. In the legacy era a call is made again without what only input rounds have."""
+    legacy = version in versions.LEGACY
+    if legacy and not request.params.keys().isdisjoint(ROUND_MEMBERS):
+        params = request.params
+        request = request.copy(params={name: params[name] for name in params if name not in ROUND_MEMBERS})
+    if request.version == version or (request.version in versions.MODERN and not legacy):
+        return request
+    if request.version:
+        return request.copy(version=version)
+    request.version = version
+    return request
 
 
 def _progress_of(message: Message, wire_id: int) -> dict[str, Any] | None:
@@ -346,13 +384,3 @@ def _progress_of(message: Message, wire_id: int) -> dict[str, Any] | None:
         return None
     token = params.get("progressToken")
     return params if type(token) is int and token == wire_id else None
-
-
-def _fault(error: McpError) -> McpError:
-    """What a transport raised, as a value: without the frames it came through, which hold requests and headers, and
-    never to be taken for an error the server sent.
-    """
-    if error.reason is None:
-        return local_error("transport_failure", error.message)
-    error.__traceback__ = error.__context__ = error.__cause__ = None
-    return error

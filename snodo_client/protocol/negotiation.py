@@ -1,7 +1,7 @@
-"""Which protocol version to speak, as a generator: it yields the requests to send, is sent their outcomes, and returns
-the verdict.
+"""Which protocol version to speak, as a generator: it yields what to send and where, is told what came of it, and
+returns the verdict.
 
-The session drives it and waits; nothing here does (spec: basic/versioning).
+`engine.connection` drives it and waits; nothing here does (spec: basic/versioning; 2025-11-25: basic/lifecycle).
 """
 
 from __future__ import annotations
@@ -11,88 +11,277 @@ from typing import TYPE_CHECKING
 from ..outcome import McpError, Ok, local_error
 from ..reasons import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from . import versions
-from .requests import PREFIX, Request
+from .agreement import Agreement, discovered, initialized
+from .requests import Request
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
-    from typing import Any
+    from typing import Literal
 
     from ..outcome import Outcome
+    from .requests import Identity
 
 # Statuses about who asks, and how often, not about the protocol.
 NOT_THE_PROTOCOL = (401, 403, 429)
+# After these an `initialize` that was refused may be due to a server of the first HTTP transport.
+MAY_BE_SSE = (400, 404, 405)
 MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)
+DISCOVER, INITIALIZE = "server/discover", "initialize"
 
 
-class Agreement:
-    """What client and server agreed on.
+class Step:
+    """What to do next: send `request` and wait for the answer; without one, wait on for what was sent before.
 
-    `version` and `era` as negotiated; `pinned` when the caller chose them and nothing was asked; `server_info`,
-    `capabilities` and `instructions` as the server gave them, None when it was not asked; `probed` what was sent and
-    `why` this version was chosen.
+    `where` to send it: on the "same" link, on a "fresh" one, or by the transport that came "before" this one. `beside`:
+    what was sent before may still be answered instead. `brief`: the answer has `probe_timeout` seconds, not all that is
+    left.
     """
 
-    __slots__ = ("capabilities", "era", "instructions", "pinned", "probed", "server_info", "version", "why")
+    __slots__ = ("beside", "brief", "request", "where")
 
     def __init__(
         self,
-        version: str,
+        request: Request | None,
+        where: Literal["same", "fresh", "before"] = "same",
         *,
-        why: str,
-        pinned: bool = False,
-        probed: str | None = None,
-        discovered: dict[str, Any] | None = None,
+        beside: bool = False,
+        brief: bool = False,
     ) -> None:
-        discovered = discovered or {}
-        self.version = version
-        self.era = versions.era(version)
-        self.pinned = pinned
-        self.probed = probed
-        self.why = why
-        meta = discovered.get("_meta")
-        info = meta.get(PREFIX + "serverInfo") if isinstance(meta, dict) else None
-        info = info if info is not None else discovered.get("serverInfo")
-        self.server_info: dict[str, Any] | None = info if isinstance(info, dict) else None
-        capabilities = discovered.get("capabilities")
-        self.capabilities: dict[str, Any] | None = capabilities if isinstance(capabilities, dict) else None
-        instructions = discovered.get("instructions")
-        self.instructions: str | None = instructions if isinstance(instructions, str) else None
+        self.request = request
+        self.where = where
+        self.beside = beside
+        self.brief = brief
 
 
-def negotiate(
-    allowed: Sequence[str], eras: Sequence[str], server: str, *, silence_is_legacy: bool
-) -> Generator[Request, Outcome, Agreement | McpError]:
-    """Decide between the `allowed` versions (newest first) that the transport's `eras` can carry. A single era that is
-    modern needs no question.
+class Answer:
+    """What came of a step: the `outcome` of the request with this `method`. `ended`: the link is gone, after sending
+    the request was at least begun.
     """
-    modern = [version for version in allowed if version in versions.MODERN and "modern" in eras]
-    if not modern:
-        return _incompatible(allowed, None, "this client speaks only 2026-07-28 on this connection")
-    if len(modern) == len(allowed):
-        return Agreement(modern[0], pinned=True, why="chosen by protocol=")
-    version, refused = modern[0], set[str]()
-    while True:
-        answer = yield Request("server/discover").copy(version=version)
-        if isinstance(answer, Ok):
-            return _discovered(answer.value, allowed, modern, version, server)
-        if not isinstance(answer, McpError):
-            return local_error("invalid_result", f"{server} answered server/discover by asking for input")
-        if _legacy_signal(answer, silence_is_legacy):
-            return _maybe_legacy(answer, modern, server)
-        if answer.reason is not None or answer.code != UNSUPPORTED_VERSION:
-            return answer
-        other = another_version(answer, modern, refused)
-        if other is None:
-            return no_version_left(answer, allowed, server)
-        refused.add(other)
-        version = other
+
+    __slots__ = ("ended", "method", "outcome")
+
+    def __init__(self, method: str, outcome: Outcome, *, ended: bool = False) -> None:
+        self.method = method
+        self.outcome = outcome
+        self.ended = ended
 
 
-def _legacy_signal(answer: McpError, silence_is_legacy: bool) -> bool:
-    """Whether the answer to the probe speaks for a server of the legacy era. A failing network or server never does."""
-    if answer.reason == "timeout":
-        return silence_is_legacy
-    status = answer.data.get("http_status") if answer.reason == "http_status" and answer.data else _status_of(answer)
+class Negotiation:
+    """One try to agree. `allowed` versions, newest first; `eras` the transport carries; `server` is what errors call
+    the other side, and may change on the way; `remembered` an agreement of an earlier time.
+
+    `silence_is_legacy` as in the transport's traits; `has_before`: there is an older transport to fall back on.
+    """
+
+    def __init__(
+        self,
+        allowed: Sequence[str],
+        eras: Sequence[str],
+        identity: Identity,
+        server: str,
+        *,
+        silence_is_legacy: bool = False,
+        has_before: bool = False,
+        remembered: Agreement | None = None,
+    ) -> None:
+        self.server = server
+        self._allowed = [version for version in allowed if versions.era(version) in eras]
+        self._wanted = list(allowed)
+        self._modern = [version for version in self._allowed if version in versions.MODERN]
+        self._legacy = [version for version in self._allowed if version in versions.LEGACY]
+        self._identity = identity
+        self._silence_is_legacy = silence_is_legacy
+        self._has_before = has_before
+        self._remembered = remembered if remembered is not None and remembered.version in self._allowed else None
+        self._steps: list[dict[str, str]] = []
+        self._fresh = False  # the link was replaced: there is no third one
+
+    def run(self) -> Generator[Step, Answer, Agreement | McpError]:
+        if not self._allowed:
+            return self._incompatible(None, "this connection carries none of the versions asked for")
+        pinned = all(version in versions.MODERN for version in self._wanted)
+        if pinned:
+            return Agreement(self._modern[0], pinned=True, why="chosen by protocol=")
+        if self._remembered is not None and self._remembered.era == "modern":
+            return self._remembered.again()
+        if not self._modern:
+            return (yield from self._initialize("this connection, or protocol=, leaves nothing newer"))
+        if self._remembered is not None:
+            agreement = yield from self._initialize("remembered")
+            if not isinstance(agreement, McpError) or not self._speaks_for_another_era(agreement):
+                return agreement
+        return (yield from self._probe())
+
+    # -- the probe
+
+    def _probe(self) -> Generator[Step, Answer, Agreement | McpError]:
+        version, refused = self._modern[0], set[str]()
+        while True:
+            answer = yield from self._ask(Step(Request(DISCOVER).copy(version=version), brief=True))
+            outcome = answer.outcome
+            if not isinstance(outcome, McpError):
+                return (yield from self._discovered(outcome, version))
+            if outcome.reason is None and outcome.code == UNSUPPORTED_VERSION:
+                other = another_version(outcome, self._modern, refused)
+                if other is None:
+                    return (yield from self._refused_version(outcome))
+                refused.add(other)
+                version = other
+                continue
+            if answer.ended and self._silence_is_legacy:
+                return (yield from self._respawned(outcome))
+            if outcome.reason == "timeout" and self._silence_is_legacy and self._legacy:
+                return (yield from self._after_silence())
+            if not legacy_signal(outcome) and not _only_the_probe_is_refused(outcome):
+                return outcome
+            if not self._legacy:
+                return self._unknown_server(outcome)
+            return (yield from self._initialize(f"server/discover was answered by {_shown(outcome)}", outcome))
+
+    def _discovered(self, outcome: Outcome, asked: str) -> Generator[Step, Answer, Agreement | McpError]:
+        if not isinstance(outcome, Ok):
+            return local_error("invalid_result", f"{self.server} answered {DISCOVER} by asking for input")
+        supported = outcome.value.get("supportedVersions")
+        if not isinstance(supported, list) or not all(isinstance(version, str) for version in supported):
+            return local_error(
+                "invalid_result", f"{self.server} answered {DISCOVER} without a list of supportedVersions"
+            )
+        version = versions.mutual(self._modern, supported)
+        if version is not None:
+            return self._agreed(discovered(outcome.value, version, f"{DISCOVER}, asked with {asked}, lists it"))
+        if versions.mutual(self._legacy, supported) is None:
+            return self._incompatible(supported, f"{self.server} lists no version this client speaks")
+        return (yield from self._initialize(f"{DISCOVER} lists older versions only", supported=supported))
+
+    def _refused_version(self, refusal: McpError) -> Generator[Step, Answer, Agreement | McpError]:
+        supported = _supported(refusal)
+        if versions.mutual(self._legacy, supported) is None or versions.mutual(self._modern, supported) is not None:
+            return no_version_left(refusal, self._allowed, self.server)
+        return (yield from self._initialize(f"{DISCOVER} was refused, older versions are named", supported=supported))
+
+    def _after_silence(self) -> Generator[Step, Answer, Agreement | McpError]:
+        """Nobody answers. It may be an old server, or a new one that takes long to start: both questions are open now,
+        and the first answer that tells decides.
+        """
+        step = Step(self._identity.initialize(self._legacy[0]), beside=True, brief=True)
+        refusals: dict[str, McpError] = {}
+        while True:
+            answer = yield from self._ask(step)
+            outcome, step = answer.outcome, Step(None)
+            if answer.ended:
+                return (yield from self._respawned(outcome))
+            if not isinstance(outcome, McpError):
+                if answer.method == INITIALIZE:
+                    return self._initialized(outcome, "server/discover was not answered")
+                return (yield from self._discovered(outcome, self._modern[0]))
+            if answer.method == INITIALIZE and outcome.reason is not None:
+                return self._unknown_server(refusals[INITIALIZE]) if INITIALIZE in refusals else outcome
+            if answer.method == DISCOVER and outcome.reason is None and outcome.code == UNSUPPORTED_VERSION:
+                return (yield from self._refused_version(outcome))
+            if answer.method == DISCOVER and not legacy_signal(outcome):
+                return outcome
+            refusals[answer.method] = outcome
+            if len(refusals) == 2:
+                return self._unknown_server(refusals[INITIALIZE])
+
+    def _respawned(self, end: Outcome) -> Generator[Step, Answer, Agreement | McpError]:
+        """The server ended at the probe, as some old ones do: once more, without it."""
+        assert isinstance(end, McpError)
+        if self._fresh or not self._legacy:
+            return end
+        return (yield from self._initialize("it ended at server/discover", end, fresh=True))
+
+    # -- the handshake of the legacy era
+
+    def _initialize(
+        self, why: str, probed: McpError | None = None, *, supported: object = None, fresh: bool = False
+    ) -> Generator[Step, Answer, Agreement | McpError]:
+        version = versions.mutual(self._legacy, supported) or self._legacy[0]
+        if fresh:
+            self._fresh = True
+        answer = yield from self._ask(Step(self._identity.initialize(version), "fresh" if fresh else "same"))
+        outcome = answer.outcome
+        other = versions.mutual(self._legacy, _supported(outcome)) if isinstance(outcome, McpError) else None
+        if isinstance(outcome, McpError) and outcome.reason is None and other not in (None, version):
+            answer = yield from self._ask(Step(self._identity.initialize(str(other))))
+            outcome = answer.outcome
+        if not isinstance(outcome, McpError):
+            return self._initialized(outcome, why)
+        if answer.ended and self._silence_is_legacy:
+            if self._fresh:
+                return _exited_twice(outcome)
+            if probed is not None:
+                return (yield from self._respawned(outcome))
+        if probed is not None and self._has_before and _may_be_sse(outcome):
+            return (yield from self._before(outcome, why))
+        if probed is None or outcome.reason not in (None, "http_status"):
+            return outcome
+        return self._unknown_server(outcome)
+
+    def _before(self, refusal: McpError, why: str) -> Generator[Step, Answer, Agreement | McpError]:
+        """The last resort over HTTP: the transport of 2024-11-05."""
+        answer = yield from self._ask(Step(self._identity.initialize(self._legacy[0]), "before"))
+        outcome = answer.outcome
+        if isinstance(outcome, McpError):
+            return self._unknown_server(refusal, f"; nor does it serve HTTP+SSE ({_shown(outcome)})")
+        return self._initialized(outcome, f"{why}, initialize by {_shown(refusal)}, HTTP+SSE is served")
+
+    def _initialized(self, outcome: Outcome, why: str) -> Agreement | McpError:
+        if not isinstance(outcome, Ok):
+            return local_error("invalid_result", f"{self.server} answered {INITIALIZE} by asking for input")
+        version = outcome.value.get("protocolVersion")
+        if not isinstance(version, str) or not isinstance(outcome.value.get("capabilities"), dict):
+            text = f"{self.server} answered {INITIALIZE} without a protocolVersion and capabilities"
+            return local_error("invalid_result", text)
+        if version not in self._legacy:
+            return self._incompatible([version], f"{self.server} answered {INITIALIZE} with {version[:32]!r}")
+        return self._agreed(initialized(outcome.value, version, f"{why}; {INITIALIZE} agreed on it"))
+
+    # -- what is recorded, and the ends
+
+    def _ask(self, step: Step) -> Generator[Step, Answer, Answer]:
+        request = step.request
+        if request is not None:
+            version = request.params.get("protocolVersion", request.version)
+            where = {"same": "", "fresh": " on a new link", "before": " over HTTP+SSE"}[step.where]
+            self._steps.append({"sent": f"{request.method} ({version}){where}", "received": "nothing"})
+        answer = yield step
+        for record in reversed(self._steps):
+            if record["sent"].startswith(answer.method):
+                record["received"] = _shown(answer.outcome)
+                break
+        return answer
+
+    def _agreed(self, agreement: Agreement) -> Agreement:
+        agreement.steps = self._steps
+        return agreement
+
+    def _speaks_for_another_era(self, error: McpError) -> bool:
+        """Whether `initialize`, which was remembered to be right, is refused as by a server that does not know it."""
+        return (error.reason is None and error.code not in MODERN_ERRORS) or legacy_signal(error)
+
+    def _unknown_server(self, refusal: McpError, more: str = "") -> McpError:
+        """The error for what may be a server of another era, and may as well be none at all, or none at this place."""
+        said = refusal.message
+        if refusal.reason is None:
+            said = f"{self.server} refused it with error {refusal.code} ({said[:300]})"
+        oldest, newest = self._allowed[-1], self._allowed[0]
+        speaks = newest if oldest == newest else f"{oldest} to {newest}"
+        details = refusal.data if isinstance(refusal.data, dict) and refusal.reason is not None else {}
+        return local_error(
+            "incompatible_versions",
+            f"{said}{more}; it may be no MCP server, or one that speaks none of {speaks}, as this client does",
+            data={**details, "requested": list(self._allowed), "supported": _names(_supported(refusal))},
+            cause=refusal,
+        )
+
+    def _incompatible(self, supported: object, why: str) -> McpError:
+        return _incompatible(self._allowed or self._wanted, supported, why)
+
+
+def legacy_signal(answer: McpError) -> bool:
+    """Whether an error speaks for a server of the legacy era. A failing network or server never does."""
+    status = _status_of(answer)
     if status is not None and (not 400 <= status < 500 or status in NOT_THE_PROTOCOL):
         return False
     if answer.reason == "http_status":
@@ -100,21 +289,41 @@ def _legacy_signal(answer: McpError, silence_is_legacy: bool) -> bool:
     return answer.reason is None and answer.code not in MODERN_ERRORS
 
 
+def _only_the_probe_is_refused(answer: McpError) -> bool:
+    """A credential was sent, and does for everything but an unknown method, as some gateways have it."""
+    data = answer.data if answer.reason == "unauthorized" else None
+    return bool(data and data.get("credential") and "insufficient_scope" not in data.get("challenge", ""))
+
+
+def _may_be_sse(answer: McpError) -> bool:
+    status = _status_of(answer)
+    return status in MAY_BE_SSE and (answer.reason is not None or answer.code not in MODERN_ERRORS)
+
+
 def _status_of(answer: McpError) -> int | None:
-    """The HTTP status of 400 and more that a server's error came with."""
+    """The HTTP status of a refusal, whether or not an error of the server came with it."""
+    if answer.reason == "http_status":
+        return answer.data.get("http_status") if answer.data else None
     cause = answer.cause
     return cause[1] if isinstance(cause, tuple) and cause[0] == "http_status" else None
 
 
-def _maybe_legacy(answer: McpError, modern: Sequence[str], server: str) -> McpError:
-    """The error for a server that may be of the legacy era, and may as well be no MCP server, or none at this place."""
-    said = answer.message
-    if answer.reason is None:
-        said = f"{server} refused server/discover with error {answer.code} ({said[:300]})"
-    why = f"{said}; it may be no MCP server, or one older than {modern[-1]}, the oldest version this client speaks"
-    details = answer.data if isinstance(answer.data, dict) and answer.reason is not None else {}
-    data = {**details, "requested": list(modern), "supported": None}
-    return local_error("incompatible_versions", why, data=data, cause=answer)
+def _shown(outcome: Outcome) -> str:
+    """What came back, in few words and without the server's."""
+    if isinstance(outcome, Ok):
+        versions_named = outcome.value.get("supportedVersions", [outcome.value.get("protocolVersion")])
+        return ", ".join(_names(versions_named) or ["a result without a version"])
+    if not isinstance(outcome, McpError):
+        return "a request for input"
+    status = _status_of(outcome)
+    shown = f"error {outcome.code}" if outcome.reason is None else outcome.reason.replace("_", " ")
+    return f"{shown} {status}" if outcome.reason == "http_status" else shown + (f" (HTTP {status})" if status else "")
+
+
+def _exited_twice(end: McpError) -> McpError:
+    """The error of a server that ended at the probe, and again without it."""
+    text = f"exited twice, at server/discover and, started again, at initialize: {end.message}"
+    return McpError(end.code, text, kind=end.kind, reason=end.reason, data=end.data, cause=end.cause)
 
 
 def another_version(refusal: McpError, allowed: Sequence[str], tried: set[str]) -> str | None:
@@ -134,28 +343,16 @@ def _supported(refusal: McpError) -> object:
     return refusal.data.get("supported") if isinstance(refusal.data, dict) else None
 
 
-def _discovered(
-    result: dict[str, Any], allowed: Sequence[str], modern: Sequence[str], asked: str, server: str
-) -> Agreement | McpError:
-    supported = result.get("supportedVersions")
-    if not isinstance(supported, list) or not all(isinstance(version, str) for version in supported):
-        return local_error("invalid_result", f"{server} answered server/discover without a list of supportedVersions")
-    version = versions.mutual(modern, supported)
-    if version is None:
-        return _incompatible(allowed, supported, f"{server} lists no version this client speaks")
-    return Agreement(
-        version, probed="server/discover", why=f"server/discover, asked with {asked}, lists it", discovered=result
-    )
+def _names(supported: object) -> list[str] | None:
+    """The versions a server names, bounded."""
+    if not isinstance(supported, list):
+        return None
+    return [version[:32] for version in supported if isinstance(version, str)][:16]
 
 
 def _incompatible(allowed: Sequence[str], supported: object, why: str) -> McpError:
-    names = (
-        [version[:32] for version in supported if isinstance(version, str)][:16]
-        if isinstance(supported, list)
-        else None
-    )
+    names = _names(supported)
     shown = f"; the server supports {', '.join(names) or 'none'}" if names is not None else ""
-    allowed = [version for version in allowed if version in versions.MODERN] or list(allowed)
     return local_error(
         "incompatible_versions",
         f"{why}; this client speaks {', '.join(allowed)}{shown}",

@@ -1,4 +1,5 @@
-"""Requests: what each method sends, with the metadata every modern request carries (spec: basic, "_meta").
+"""Requests: what each method sends, and the metadata that every request of the modern era carries (spec: basic,
+"_meta").
 
 A `Request` is encoded once, when it is made, so that an argument JSON cannot carry raises before any I/O; each attempt
 then only adds its id and the metadata of its version.
@@ -11,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from . import headers as http_headers
-from . import jsonrpc, tool_headers
+from . import jsonrpc, tool_headers, versions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,21 +28,43 @@ LISTS = {
     "resources": ("resources/list", "resources"),
     "resource_templates": ("resources/templates/list", "resourceTemplates"),
     "prompts": ("prompts/list", "prompts"),
+    "tasks": ("tasks/list", "tasks"),
 }
 
 # Asking again changes nothing on the server.
 IDEMPOTENT = frozenset({"server/discover", "resources/read", *(method for method, _ in LISTS.values())})
 
 
+NOBODY = {"name": "unnamed", "version": "0"}
+
+
 class Identity:
-    """Who asks: the client's info and capabilities, encoded once for each version they are sent with."""
+    """Who asks: the client's info and capabilities, encoded once for each version they are sent with.
 
-    __slots__ = ("_encoded", "capabilities", "info")
+    `legacy_capabilities` are those for `initialize`, when they differ.
+    """
 
-    def __init__(self, info: Mapping[str, Any] | None, capabilities: Mapping[str, Any]) -> None:
+    __slots__ = ("_encoded", "capabilities", "info", "legacy_capabilities")
+
+    def __init__(
+        self,
+        info: Mapping[str, Any] | None,
+        capabilities: Mapping[str, Any],
+        legacy_capabilities: Mapping[str, Any] | None = None,
+    ) -> None:
         self.info = dict(info) if info is not None else None
         self.capabilities = dict(capabilities)
+        self.legacy_capabilities = self.capabilities if legacy_capabilities is None else dict(legacy_capabilities)
         self._encoded: dict[str, bytes] = {}
+
+    def initialize(self, version: str) -> Request:
+        """The request that begins a link of the legacy era, proposing `version` (2025-11-25: basic/lifecycle)."""
+        params = {
+            "protocolVersion": version,
+            "capabilities": self.legacy_capabilities,
+            "clientInfo": self.info or NOBODY,  # there it is required
+        }
+        return Request("initialize", params).copy(version=version)
 
     def meta(self, version: str) -> bytes:
         """The members of `_meta` that every request of this version has, as JSON without braces."""
@@ -65,7 +88,18 @@ class Request:
     they become `Mcp-Param-*` headers over HTTP.
     """
 
-    __slots__ = ("_headers", "_members", "_meta", "_method", "annotations", "meta", "method", "params", "version")
+    __slots__ = (
+        "_headers",
+        "_log_level",
+        "_members",
+        "_meta",
+        "_method",
+        "annotations",
+        "meta",
+        "method",
+        "params",
+        "version",
+    )
 
     def __init__(
         self,
@@ -78,12 +112,13 @@ class Request:
         own = dict(checked_object(params, "params"))
         self.method = method
         self.params = own
-        self.meta = _merged_meta(own.pop("_meta", None), meta, log_level)
+        self.meta = _merged_meta(own.pop("_meta", None), meta)
         self.version = ""
         self.annotations: Sequence[Annotation] | None = None
         self._method = _encoded_method(method)
         self._members = _encoded_members(own)
         self._meta = jsonrpc.encode(self.meta)[1:-1] + b"," if self.meta else b""
+        self._log_level = b"" if log_level is None else _encoded_log_level(log_level)
         self._headers: dict[str, str] | None = None
 
     def copy(
@@ -99,6 +134,7 @@ class Request:
         new = object.__new__(Request)
         new.method, new.params, new.meta = self.method, self.params, self.meta
         new._method, new._members, new._meta = self._method, self._members, self._meta
+        new._log_level = self._log_level
         new.version = self.version if version is None else version
         new.annotations = self.annotations if annotations is None else annotations
         new._headers = None
@@ -115,14 +151,27 @@ class Request:
 
     def encode(self, wire_id: int, identity: Identity, *, progress: bool = False) -> bytes:
         """The JSON-RPC request of one attempt. With `progress`, its id is the progress token."""
+        if self.version in versions.LEGACY:
+            return self._encode_legacy(wire_id, progress)
         token = b',"progressToken":%d' % wire_id if progress else b""
-        return b'{"jsonrpc":"2.0","id":%d,"method":%s,"params":{"_meta":{%s%s%s}%s}}' % (
-            wire_id, self._method, self._meta, identity.meta(self.version), token, self._members,
+        return b'{"jsonrpc":"2.0","id":%d,"method":%s,"params":{"_meta":{%s%s%s%s}%s}}' % (
+            wire_id, self._method, self._meta, identity.meta(self.version), self._log_level, token, self._members,
         )  # fmt: skip
 
+    def _encode_legacy(self, wire_id: int, progress: bool) -> bytes:
+        """Without the metadata of the modern era; a log level is set for the whole session there."""
+        meta = self._meta + b'"progressToken":%d' % wire_id if progress else self._meta[:-1]
+        members = b'"_meta":{%s}%s' % (meta, self._members) if meta else self._members[1:]
+        params = b',"params":{%s}' % members if members else b""
+        return b'{"jsonrpc":"2.0","id":%d,"method":%s%s}' % (wire_id, self._method, params)
+
     def headers(self) -> dict[str, str]:
-        """The headers that mirror this request over HTTP (spec: basic/transports/streamable-http)."""
+        """The headers that mirror this request over HTTP (spec: basic/transports/streamable-http); none in the legacy
+        era.
+        """
         if self._headers is None:
+            if self.version in versions.LEGACY:
+                return {}
             self._headers = http_headers.standard_headers(self.method, self.params, self.version)
             if self.annotations:
                 self._headers.update(tool_headers.param_headers(self.annotations, self._arguments()))
@@ -142,22 +191,26 @@ def _encoded_members(params: dict[str, Any]) -> bytes:
 
 
 class Notification:
-    """A notification, for transports that send it the way they send a request. It is never sent twice."""
+    """A notification, or in the legacy era an answer to the server, for transports that send it the way they send a
+    request. It is never sent twice.
+    """
 
-    __slots__ = ("_message", "_version", "method")
+    __slots__ = ("_message", "method", "version")
     idempotent = False
 
     def __init__(self, message: dict[str, Any], version: str) -> None:
-        self.method: str = message["method"]
+        self.method: str = message.get("method", "")
+        self.version = version
         self._message = message
-        self._version = version
 
     def encode(self) -> bytes:
         return jsonrpc.encode(self._message)
 
     def headers(self) -> dict[str, str]:
-        """Those that mirror it over HTTP."""
-        return http_headers.standard_headers(self.method, {}, self._version)
+        """Those that mirror it over HTTP; none in the legacy era."""
+        if self.version in versions.LEGACY:
+            return {}
+        return http_headers.standard_headers(self.method, {}, self.version)
 
 
 @lru_cache(maxsize=128)
@@ -167,16 +220,22 @@ def _encoded_method(method: str) -> bytes:
     return jsonrpc.encode(method)
 
 
-def _merged_meta(in_params: object, meta: Mapping[str, Any] | None, log_level: str | None) -> dict[str, Any]:
+def _encoded_log_level(level: str) -> bytes:
+    return b',"%slogLevel":"%s"' % (PREFIX.encode(), checked_log_level(level).encode())
+
+
+def checked_log_level(level: str) -> str:
+    if level not in LOG_LEVELS:
+        raise ValueError(f"log_level={level!r} is not one of {', '.join(LOG_LEVELS)}")
+    return level
+
+
+def _merged_meta(in_params: object, meta: Mapping[str, Any] | None) -> dict[str, Any]:
     """The caller's additions to `_meta`, checked; `meta` wins over what stands in the params."""
-    if in_params is None and meta is None and log_level is None:
+    if in_params is None and meta is None:
         return {}
     merged = {**checked_object(in_params, "params['_meta']"), **checked_object(meta, "meta")}
     check_meta(merged)
-    if log_level is not None:
-        if log_level not in LOG_LEVELS:
-            raise ValueError(f"log_level={log_level!r} is not one of {', '.join(LOG_LEVELS)}")
-        merged[PREFIX + "logLevel"] = log_level
     return merged
 
 
@@ -260,6 +319,21 @@ def tool_name(tool: str | Mapping[str, Any]) -> str:
 
 def call_tool_params(tool: str | Mapping[str, Any], arguments: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"name": tool_name(tool), "arguments": dict(checked_object(arguments, "arguments"))}
+
+
+def task_params(task: bool | Mapping[str, Any]) -> dict[str, Any]:
+    """The `task` member of a call: True for the server's own `ttl`."""
+    if task is True:
+        return {}
+    wanted = dict(_mapping(task, "task"))
+    ttl = wanted.get("ttl", 0)
+    if type(ttl) not in (int, float) or not 0 <= ttl < float("inf"):
+        raise ValueError("task['ttl'] must be a number of milliseconds, not negative")
+    return wanted
+
+
+def task_id_params(task_id: str) -> dict[str, Any]:
+    return {"taskId": _text(task_id, "task_id")}
 
 
 def read_resource_params(uri: str) -> dict[str, Any]:

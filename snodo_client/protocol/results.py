@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..outcome import InputRequired, McpError, Ok, local_error
-from . import jsonrpc
+from ..reasons import URL_ELICITATION_REQUIRED
+from . import jsonrpc, versions
 
 if TYPE_CHECKING:
     from typing import Any
@@ -42,19 +43,23 @@ def misdirected(message: Message, wire_id: int, server: str, status: int | None 
     )
 
 
-def decode(message: Message, method: str, server: str, status: int | None = None) -> Outcome:
+def decode(message: Message, method: str, server: str, status: int | None = None, version: str = "") -> Outcome:
     """The outcome of a response to `method`. `server` is what errors call it; `status` is the HTTP status it came with,
-    kept as the cause of a server's error.
+    kept as the cause of a server's error; `version` is that of the request.
     """
+    legacy = version in versions.LEGACY
     if message.get("jsonrpc") != "2.0":
         return local_error("malformed", f"{server} answered {method} with no JSON-RPC 2.0 message")
     if "error" in message:
         if "result" in message:
             return local_error("malformed", f"{server} answered {method} with both a result and an error")
-        return _error(message["error"], method, server, status)
+        error = _error(message["error"], method, server, status)
+        return (legacy and _urls_wanted(error, method)) or error
     result = message.get("result")
     if not isinstance(result, dict):
         return local_error("malformed", f"{server} answered {method} without a result object")
+    if legacy:
+        return Ok(result)  # a resultType means nothing there
     kind = result.get("resultType", "complete")
     if kind == "complete":
         return Ok(result)
@@ -77,6 +82,21 @@ def _error(error: object, method: str, server: str, status: int | None) -> McpEr
     return local_error(
         "malformed", f"{server} answered {method} with an error that has no integer code and text message"
     )
+
+
+def _urls_wanted(error: McpError, method: str) -> InputRequired | None:
+    """The error of revision 2025-11-25 that says which URLs a person must visit first, as the input it asks for: the
+    call is made again when they have (2025-11-25: client/elicitation).
+    """
+    wanted = error.data.get("elicitations") if isinstance(error.data, dict) else None
+    if error.code != URL_ELICITATION_REQUIRED or method not in MAY_ASK or not isinstance(wanted, list) or not wanted:
+        return None
+    requests = {}
+    for params in wanted:
+        if not isinstance(params, dict) or not isinstance(params.get("elicitationId"), str):
+            return None
+        requests[params["elicitationId"]] = {"method": "elicitation/create", "params": {"mode": "url", **params}}
+    return InputRequired({"resultType": "input_required", "inputRequests": requests})
 
 
 def _input_required(result: dict[str, Any], method: str, server: str) -> Outcome:

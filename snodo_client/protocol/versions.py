@@ -37,7 +37,6 @@ def allowed(protocol: str | Iterable[str]) -> tuple[str, ...]:
     if not wanted:
         raise ValueError('protocol= is empty: give "auto", a version, or a list of versions')
     for version in wanted:
-        if version not in MODERN:
-            which = "not spoken by this release" if version in LEGACY else "unknown"
-            raise ValueError(f'protocol={version!r} is {which}: use "auto" or {", ".join(MODERN)}')
+        if version not in KNOWN:
+            raise ValueError(f'protocol={version!r} is unknown: use "auto" or {", ".join(KNOWN)}')
     return tuple(version for version in KNOWN if version in wanted)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from ..protocol.versions import LEGACY
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Literal
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from ..engine.call import Call
     from ..engine.deadline import Deadline
     from ..outcome import McpError
+    from ..protocol.agreement import Agreement
 
     Message = dict[str, Any]
     Era = Literal["modern", "legacy"]
@@ -25,13 +28,14 @@ class Traits:
     """What the session must know of a transport.
 
     eras: the protocol eras it can carry ("modern" is 2026-07-28, "legacy" everything before it).
-    cancel: "notify" when a request is cancelled by `notifications/cancelled`, "drop" when ending the exchange tells the
-        server.
-    mirrors_headers: True when requests carry the `Mcp-*` headers, so that tool definitions matter for sending.
-    silence_is_legacy: True when a server that does not answer the probe may be an old one (stdio).
+    cancel: "notify" when a request of the modern era is cancelled by `notifications/cancelled`, "drop" when ending the
+        exchange tells the server. In the legacy era it is always a notification.
+    mirrors_headers: True when modern requests carry the `Mcp-*` headers, so that tool definitions matter for sending.
+    silence_is_legacy: True when a server that does not answer the probe, or ends at it, may be an old one (stdio).
+    reopens: True when a lost link is replaced for the next call; False when the client is of no use after a loss.
     """
 
-    __slots__ = ("cancel", "eras", "mirrors_headers", "silence_is_legacy")
+    __slots__ = ("cancel", "eras", "mirrors_headers", "reopens", "silence_is_legacy")
 
     def __init__(
         self,
@@ -40,23 +44,33 @@ class Traits:
         cancel: Literal["notify", "drop"] = "drop",
         mirrors_headers: bool = False,
         silence_is_legacy: bool = False,
+        reopens: bool = False,
     ) -> None:
         self.eras = eras
         self.cancel = cancel
         self.mirrors_headers = mirrors_headers
         self.silence_is_legacy = silence_is_legacy
+        self.reopens = reopens
 
 
 class Link:
-    """One process, session or socket. `name` is what errors call the server: no secrets in it. `lost` is set once, when
-    the link is gone.
+    """One process, session or socket. `name` is what errors call the server: no secrets in it. `version` is the
+    protocol version agreed on for it, empty until then; the session sets it, and `agreement` with it. `lost` is set
+    once, when the link is gone.
     """
 
-    __slots__ = ("__weakref__", "lost", "name")
+    __slots__ = ("__weakref__", "agreement", "lost", "name", "version")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.version = ""
+        self.agreement: Agreement | None = None
         self.lost: McpError | None = None
+
+    @property
+    def legacy(self) -> bool:
+        """True when a version before 2026-07-28 was agreed on."""
+        return self.version in LEGACY
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
@@ -82,6 +96,10 @@ class Inbound(Protocol):
 
 
 class Transport(Protocol):
+    """Optional beside these: `attend(link, deadline)`, called in the legacy era once the server knows that the client
+    is initialized, opens a stream for what belongs to no request; `forked()` is called in the child of a fork.
+    """
+
     traits: Traits
 
     def open(self, inbound: Inbound, deadline: Deadline) -> Link:
@@ -96,7 +114,9 @@ class Transport(Protocol):
         """
 
     def send(self, message: Message, link: Link, deadline: Deadline) -> None:
-        """Send a message nobody waits for: a notification. A message not begun by the deadline is withdrawn."""
+        """Send a message nobody waits for: a notification, or in the legacy era the answer to a server's request. A
+        message not begun by the deadline is withdrawn.
+        """
 
     def close(self, deadline: Deadline) -> None:
         """Let go of everything. Called from any thread, also while exchanges run; more than once."""
