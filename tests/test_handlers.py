@@ -287,7 +287,8 @@ def test_the_params_are_a_copy_and_do_not_decide_what_is_checked() -> None:
     ("kind", "answer", "result"),
     [
         ("form", {"action": "accept", "content": {"name": "A", "age": 1}}, ...),
-        ("form", {"action": "accept", "content": {"name": "A"}}, {"action": "accept", "content": {"name": "A", "age": 42}}),
+        ("form", {"action": "accept", "content": {"name": "A"}},
+         {"action": "accept", "content": {"name": "A", "age": 42}}),
         ("form", {"action": "decline"}, ...),
         ("form", {"action": "cancel", "content": {"name": 1}, "x": 1}, {"action": "cancel"}),
         ("form", {"action": "decline", "content": None, "_meta": {"x": 1}}, {"action": "decline", "_meta": {"x": 1}}),
@@ -298,7 +299,8 @@ def test_the_params_are_a_copy_and_do_not_decide_what_is_checked() -> None:
         ("sampling", {**ANSWER, "content": [ANSWER["content"]]}, ...),
         ("roots", {"roots": []}, ...),
         ("roots", {"roots": [{"uri": "file:///a", "name": None}]}, {"roots": [{"uri": "file:///a"}]}),
-        ("roots", {"roots": ({"uri": "file:///a", "name": "A", "x": 1},)}, {"roots": [{"uri": "file:///a", "name": "A"}]}),
+        ("roots", {"roots": ({"uri": "file:///a", "name": "A", "x": 1},)},
+         {"roots": [{"uri": "file:///a", "name": "A"}]}),
     ],
 )  # fmt: skip
 def test_what_becomes_of_an_answer(kind: str, answer: Any, result: Any) -> None:

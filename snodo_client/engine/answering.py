@@ -76,7 +76,7 @@ class Answering:
         self._weight = 0
         self._threads = 0
         self._idents: set[int] = set()
-        self._idle = 0
+        self._busy = 0  # of the threads, those with a request
         self._closed = False
 
     # -- from reader threads
@@ -134,7 +134,7 @@ class Answering:
             asked.cancelled = True
         self._asked.clear()
         self._waiting.clear()
-        self._weight = self._threads = self._idle = 0
+        self._weight = self._threads = self._busy = 0
         self._idents.clear()
         self._handlers.roots.forked()
 
@@ -148,11 +148,10 @@ class Answering:
                 return None
             if asked.key in self._asked:
                 return INVALID_REQUEST, "another request with this id is not answered yet"
-            free = self._idle + MAX_RUNNING - self._threads
             heavy = self._waiting and self._weight + asked.weight > MAX_WAITING_WEIGHT
-            if heavy or len(self._waiting) >= MAX_WAITING + free:
+            if heavy or len(self._waiting) >= MAX_WAITING + MAX_RUNNING - self._busy:
                 return LOCAL_FAILURE, "this client is busy with other requests: ask again later"
-            if len(self._waiting) >= self._idle and self._threads < MAX_RUNNING:
+            if len(self._waiting) >= self._threads - self._busy and self._threads < MAX_RUNNING:
                 self._start()
             if self._threads == 0:
                 return LOCAL_FAILURE, "this client cannot run handlers now: ask again later"
@@ -180,29 +179,38 @@ class Answering:
         self._threads += 1
 
     def _serve(self) -> None:
-        self._idents.add(get_ident())
-        while True:
+        with self._changed:
+            self._idents.add(get_ident())
+        while (asked := self._next()) is not None:
+            try:
+                self._handle(asked)
+            except BaseException:  # a transport that raises what it should not: the next request is not to suffer
+                logger("handlers").exception("%s: sending the answer to %s failed", asked.key[0].name, asked.method)
             with self._changed:
-                self._idle += 1
-                while not self._waiting and not self._closed:
-                    if not self._changed.wait(IDLE_SECONDS) and not self._waiting:
-                        break
-                self._idle -= 1
-                if not self._waiting:
+                self._busy -= 1
+            del asked  # while this thread waits for the next
+
+    def _next(self) -> _Asked | None:
+        """What this thread is to answer next. None when it is to end, and counted out."""
+        with self._changed:
+            while not self._waiting:
+                if self._closed or (not self._changed.wait(IDLE_SECONDS) and not self._waiting):
                     self._threads -= 1
                     self._idents.discard(get_ident())
                     self._changed.notify_all()
-                    return
-                asked = self._waiting.popleft()
-                self._weight -= asked.weight
-            body = self._answer(asked)
-            with self._changed:
-                wanted = not asked.cancelled
-                if wanted:
-                    del self._asked[asked.key]
-            if wanted:
-                self._tell(asked.key, asked.method, body)
-            del asked, body  # while this thread waits for the next
+                    return None
+            asked = self._waiting.popleft()
+            self._weight -= asked.weight
+            self._busy += 1
+        return asked
+
+    def _handle(self, asked: _Asked) -> None:
+        body = self._answer(asked)
+        with self._changed:
+            if asked.cancelled:
+                return
+            del self._asked[asked.key]
+        self._tell(asked.key, asked.method, body)
 
     def _answer(self, asked: _Asked) -> Object:
         """The result or the error for a request. Whatever the handler does, this thread goes on."""

@@ -150,10 +150,8 @@ class Connection:
             return self.closed_error()
         if self.lost and self.error is not None:
             return self.error.copy()
-        first = self.transport
         agreed = _Opening(self, deadline).run()
         if isinstance(agreed, McpError):
-            self.transport = first
             if not _personal(agreed, deadline):
                 self.error = agreed.copy()
             return agreed
@@ -170,15 +168,20 @@ class _Opening:
         self._deadline = deadline
         self._calls: list[Call] = []  # what may still be answered
         self._exchange: Iterator[Message] | None = None
+        self._replaced: Transport | None = None  # by the one it falls back on
 
     def run(self) -> Link | McpError:
         connection = self._connection
+        agreed: Link | McpError | None = None
         try:
-            return self._run()
+            agreed = self._run()
         except McpError as error:
             return fault(error)
+        else:
+            return agreed
         finally:
             self._forget()  # a probe that timed out is not cancelled: some servers end at a notification
+            self._let_go_of_the_other(isinstance(agreed, Link))
             if connection.closed:
                 with suppress(McpError):
                     connection.transport.close(self._deadline.sub(0.0))  # what was opened while somebody closed us
@@ -265,10 +268,19 @@ class _Opening:
     def _replace(self, where: str) -> None:
         connection = self._connection
         if where == "before":
-            newer = connection.transport
-            connection.transport = newer.older()  # type: ignore[attr-defined]
-            newer.close(self._deadline.sub(0.0))
+            self._replaced = connection.transport
+            connection.transport = self._replaced.older()  # type: ignore[attr-defined]
         self._open()
+
+    def _let_go_of_the_other(self, agreed: bool) -> None:
+        """Close the transport that is not used in the end."""
+        connection, unused = self._connection, self._replaced
+        if unused is not None and not agreed:
+            unused, connection.transport = connection.transport, unused
+            connection._opened = None
+        if unused is not None:
+            with suppress(McpError):
+                unused.close(self._deadline.sub(0.0))
 
     def _forget(self) -> None:
         for call in self._calls:

@@ -146,13 +146,15 @@ class Router:
         one.
         """
         method, params = message.get("method"), message.get("params")
-        if not isinstance(method, str) or not isinstance(params, (dict, type(None))):
+        if not isinstance(method, str):
             return self._once(link, "a malformed notification")
         if "id" in message:
             if link.version in MODERN or self.answering is None:
                 what = f"the request {method[:64]!r}, which no server may send in this protocol version"
                 return self._once(link, what)
             return self.answering.take(message, link)
+        if not isinstance(params, (dict, type(None))):
+            return self._once(link, "a malformed notification")
         params = params or {}
         if method == "notifications/cancelled" and link.version not in MODERN and self.answering is not None:
             return self.answering.cancel(params, link)  # of a request of its own: the two sides count apart

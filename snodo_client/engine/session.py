@@ -168,7 +168,8 @@ class Session:
             if agreement is not None:
                 agreement.remembered = False  # it was right
             return outcome
-        if agreement is not None and agreement.remembered:
+        crossed = link.legacy and call.request.version in versions.MODERN  # somebody found it out meanwhile
+        if agreement is not None and (agreement.remembered or crossed):
             return self._doubted(call, link, outcome)
         if outcome.reason == "session_lost" and "session" not in made:
             made.add("session")
@@ -185,13 +186,13 @@ class Session:
         """An error, when the era is only remembered: it may be that of a server of the other one. Such a server has not
         run what it refused, and is asked again in its own way.
         """
-        assert link.agreement is not None
-        traits = self.connection.transport.traits
+        agreement, traits = link.agreement, self.connection.transport.traits
         gone = traits.silence_is_legacy and (outcome.reason == "timeout" or link.lost is not None)
-        if not gone and not negotiation.legacy_signal(outcome):
-            link.agreement.remembered = outcome.reason is not None
-            return outcome
-        self.connection.doubt(link)
+        if agreement is not None and agreement.remembered:
+            if not gone and not negotiation.legacy_signal(outcome):
+                agreement.remembered = outcome.reason is not None
+                return outcome
+            self.connection.doubt(link)
         if gone:
             return outcome  # it may have run; the next call asks the server what it speaks
         other = self.ready(call.deadline)
