@@ -36,11 +36,12 @@ MAX_IDLE = 8
 class Context:
     """What a handler is given besides the message. `auth` is the principal the client was made with, unchanged."""
 
-    __slots__ = ("_deliver", "_lock", "_over", "auth")
+    __slots__ = ("_ask", "_deliver", "_lock", "_over", "auth")
 
-    def __init__(self, auth: Any, deliver: Callable[[Any], None]) -> None:
+    def __init__(self, auth: Any, deliver: Callable[[Any], None], ask: Callable[[Message], None]) -> None:
         self.auth = auth
         self._deliver = deliver
+        self._ask = ask
         self._over = False
         self._lock = Lock()  # what is delivered after the end would reach the next attempt of the same call
 
@@ -49,15 +50,20 @@ class Context:
         """True when nobody waits for the answer any more. A handler that takes long looks here, and returns."""
         return self._over
 
-    def send(self, notification: Message) -> None:
-        """Send a notification to the client while the request runs; dropped when nobody waits any more.
+    def send(self, message: Message) -> None:
+        """Send a notification to the client while the request runs, or before 2026-07-28 a request, whose answer the
+        handler is called with like with any message. Dropped when nobody waits any more.
 
-        Raises ValueError for what is no notification, or cannot be sent as JSON.
+        Raises ValueError for what is neither, or cannot be sent as JSON.
         """
-        message = jsonrpc.decode(jsonrpc.encode(notification))
-        if jsonrpc.kind_of(message) != "notification":
-            raise ValueError("only notifications can be sent from a handler: jsonrpc, method, maybe params, and no id")
-        self._give(message)
+        copy = jsonrpc.decode(jsonrpc.encode(message))
+        kind = jsonrpc.kind_of(copy)
+        if kind == "notification":
+            self._give(copy)
+        elif kind != "request":
+            raise ValueError("only notifications and requests can be sent: jsonrpc, method, maybe params and an id")
+        elif not self._over:
+            self._ask(copy)  # type: ignore[arg-type]  # not by way of the call, whose thread may be the handler's
 
     def _give(self, message: object) -> None:
         with self._lock:
@@ -103,7 +109,7 @@ class DirectTransport:
         assert link is not None
         if link.lost is not None:
             raise link.lost.copy()
-        context = Context(self._auth, call.put)
+        context = Context(self._auth, call.put, partial(self._deliver, link=link))
         call.delivery = "accepted"
         try:
             if self._inline:
@@ -123,12 +129,12 @@ class DirectTransport:
 
     def send(self, message: Message, link: Link, deadline: Deadline) -> None:
         """Returns when the handler has, so that it sees messages in order, or at the deadline."""
-        inbound, copy = self._inbound, jsonrpc.decode(jsonrpc.encode(message))
-        assert inbound is not None
+        copy = jsonrpc.decode(jsonrpc.encode(message))
         assert isinstance(copy, dict)
         if link.lost is not None:
             raise link.lost.copy()
-        context = Context(self._auth, lambda sent: inbound.deliver(sent, link))
+        deliver = partial(self._deliver, link=link)
+        context = Context(self._auth, deliver, deliver)
         handled = Event()
 
         def handle() -> None:
@@ -153,6 +159,10 @@ class DirectTransport:
         if self._inbound is not None and self._link is not None:
             self._inbound.lost(local_error("closed", f"the connection to {self._link.name} was closed"), self._link)
         self._threads.close()
+
+    def _deliver(self, message: Message, link: Link) -> None:
+        assert self._inbound is not None
+        self._inbound.deliver(message, link)
 
     def _start(self, job: Callable[[], object], call: Call | None = None) -> None:
         try:
@@ -187,7 +197,7 @@ class DirectTransport:
         except BaseException as error:
             if self._inline and not isinstance(error, Exception):
                 raise  # an interruption of the calling thread; on a thread of ours it has nowhere to go
-            what = f"{link.name} raised {type(error).__name__} in {message['method']}"
+            what = f"{link.name} raised {type(error).__name__} in {message.get('method', 'taking an answer')}"
             logger("direct").error("%s", what, exc_info=True)
         raise local_error("handler_failure", what)
 

@@ -8,10 +8,12 @@ import logging
 import os
 import threading
 import time
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from snodo_client import Client
 from snodo_client.engine.deadline import Deadline
 from snodo_client.outcome import McpError, local_error
 from snodo_client.transports import direct
@@ -190,14 +192,13 @@ def test_a_notification_arrives_while_the_handler_runs() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"jsonrpc": "2.0", "id": 1, "method": "roots/list"},
         {"jsonrpc": "2.0", "id": 1, "result": {}},
         {"method": "notifications/message"},
         {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": float("nan")}},
         "text",
     ],
 )
-def test_only_notifications_can_be_sent_from_a_handler(wrong: Any, inline: bool) -> None:
+def test_only_notifications_and_requests_can_be_sent_from_a_handler(wrong: Any, inline: bool) -> None:
     raised: list[ValueError] = []
 
     def handler(message: Message, context: Context) -> Message:
@@ -211,6 +212,29 @@ def test_only_notifications_can_be_sent_from_a_handler(wrong: Any, inline: bool)
     assert len(harness.exchange(harness.call())) == 1
     assert len(raised) == 1
     harness.close()
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_handler_asks_its_client_and_is_called_with_the_answer(inline: bool) -> None:
+    answers: SimpleQueue[Message] = SimpleQueue()
+
+    def handler(message: Message, context: Context) -> Message | None:
+        if message.get("id") == "q":
+            answers.put(message)
+            return None
+        if message["method"] == "initialize":
+            result = {"protocolVersion": "2025-06-18", "capabilities": {}}
+            return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        if message["method"] == "tools/call":
+            context.send({"jsonrpc": "2.0", "id": "q", "method": "roots/list"})
+            return answer(message, answers.get(timeout=10)["result"]["roots"])
+        return None
+
+    with Client.direct(
+        handler, protocol="2025-06-18", inline=inline, client_capabilities=["roots"], timeout=10
+    ) as client:
+        client.add_root("file:///srv", "srv")
+        assert client.call_tool("x").unwrap() == {"value": [{"uri": "file:///srv", "name": "srv"}]}
 
 
 # --- a client's notifications -----------------------------------------------------------------------------------
