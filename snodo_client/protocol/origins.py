@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from typing import Literal
     from urllib.parse import SplitResult
 
+    Reason = Literal["cross_origin_endpoint", "cross_origin_redirect", "invalid_redirect", "malformed"]
+
 DEFAULT_PORTS = {"http": 80, "https": 443}
 MAX_REDIRECTS = 5
 MAX_LOCATION = 8192  # characters
@@ -52,15 +54,13 @@ class Endpoint:
 
 
 class Refusal:
-    """A redirect that is not followed: the `reason` of the error, `why` in words, and where it leads, if that is known:
-    the origin of another site, or the URL without its query.
+    """A place a server names and nothing is sent to: the `reason` of the error, `why` in words, and where it leads, if
+    that is known: the origin of another site, or the URL without its query.
     """
 
     __slots__ = ("location", "reason", "why")
 
-    def __init__(
-        self, reason: Literal["cross_origin_redirect", "invalid_redirect"], why: str, location: str | None = None
-    ) -> None:
+    def __init__(self, reason: Reason, why: str, location: str | None = None) -> None:
         self.reason = reason
         self.why = why
         self.location = location
@@ -104,14 +104,9 @@ def redirected(base: Endpoint, status: int, location: str | None, hops: int) -> 
     """Where a POST to *base* goes on after a redirect, the *hops*-th in a row: only by 307 or 308, only to the same
     origin, and only a few times. The other codes would make a GET of it.
     """
-    from urllib.parse import urljoin
-
-    if location is None or not location or len(location) > MAX_LOCATION:
-        return Refusal("invalid_redirect", "it names no place to go to")
-    try:
-        target = endpoint(urljoin(base.url, location.partition("#")[0]))
-    except ValueError:
-        return Refusal("invalid_redirect", "the place it names is no plain http(s) URL")
+    target = _resolved(base, location or "")
+    if isinstance(target, str):
+        return Refusal("invalid_redirect", target)
     if target.origin != base.origin:
         return Refusal("cross_origin_redirect", f"it leads to {target.origin}", target.origin)
     if status not in (307, 308):
@@ -119,6 +114,30 @@ def redirected(base: Endpoint, status: int, location: str | None, hops: int) -> 
     if hops > MAX_REDIRECTS:
         return Refusal("invalid_redirect", f"it leads to {target.name}, the {hops}th in a row", target.name)
     return target
+
+
+def announced(base: Endpoint, reference: str) -> Endpoint | Refusal:
+    """Where messages go, as the server at *base* says in the `endpoint` event of HTTP+SSE: a URL, or a reference
+    relative to *base*, of the same origin (2024-11-05: basic/transports).
+    """
+    target = _resolved(base, reference.strip())
+    if isinstance(target, str):
+        return Refusal("malformed", target)
+    if target.origin != base.origin:
+        return Refusal("cross_origin_endpoint", f"it leads to {target.origin}", target.origin)
+    return target
+
+
+def _resolved(base: Endpoint, reference: str) -> Endpoint | str:
+    """The endpoint a reference leads to from *base* (RFC 3986, section 5), or in words why it leads nowhere."""
+    from urllib.parse import urljoin
+
+    if not reference or len(reference) > MAX_LOCATION:
+        return "it names no place to go to"
+    try:
+        return endpoint(urljoin(base.url, reference.partition("#")[0]))
+    except ValueError:
+        return "the place it names is no plain http(s) URL"
 
 
 def _split(url: str) -> SplitResult | None:

@@ -1,4 +1,4 @@
-"""A scriptable MCP server for tests and demonstrations: in process, over stdio, over HTTP.
+"""A scriptable MCP server of every revision, for tests and demonstrations: in process, over stdio, over HTTP.
 
     from snodo_client.testing import Call, Server
 
@@ -15,14 +15,16 @@ in `server.serve_stdio()` is a stdio server. `python -m snodo_client.testing std
 
 from snodo_client.testing.call import Call, Context
 from snodo_client.testing.content import Block, Structured, audio, embedded, image, link, text
-from snodo_client.testing.errors import NeedInput, RpcError, ToolError
+from snodo_client.testing.errors import ClientError, NeedInput, RpcError, ToolError
 from snodo_client.testing.faults import Fault
 from snodo_client.testing.replies import Raw
 from snodo_client.testing.server import Received, Server
+from snodo_client.testing.session import Session
 
 __all__ = [
     "Block",
     "Call",
+    "ClientError",
     "Context",
     "Fault",
     "NeedInput",
@@ -30,6 +32,7 @@ __all__ = [
     "Received",
     "RpcError",
     "Server",
+    "Session",
     "Structured",
     "ToolError",
     "audio",

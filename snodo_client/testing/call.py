@@ -1,7 +1,7 @@
 """`Call`: what a handler may know of, and do to, the request it serves.
 
-One object per attempt. It reaches the caller only through the context of the connection (`Context`), which is also what
-`Client.direct` gives to any callable.
+One object per attempt, of a kind that `modern.py` or `legacy.py` makes. It reaches the caller only through the context
+of the connection (`Context`), which is also what `Client.direct` gives to any callable.
 """
 
 from __future__ import annotations
@@ -9,16 +9,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from snodo_client.testing.errors import INVALID_PARAMS, MISSING_CAPABILITY, NeedInput, RpcError
+from snodo_client.testing.errors import MISSING_CAPABILITY, NeedInput, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from snodo_client.testing.state import Sealer
-
 META = "io.modelcontextprotocol/"
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-INPUT_METHODS = ("tools/call", "prompts/get", "resources/read")
 _TICK = 0.02  # seconds between looks at `cancelled`
 
 
@@ -33,8 +30,8 @@ class Context(Protocol):
     def cancelled(self) -> bool:
         """True once the caller has given up."""
 
-    def send(self, message: dict[str, Any], /) -> None:
-        """Send a notification to the caller while the request runs."""
+    def send(self, message: dict[str, Any], /) -> object:
+        """Send a notification to the caller while the request runs, or to one of an older revision a request."""
 
 
 def pause(context: Context, seconds: float) -> bool:
@@ -56,7 +53,9 @@ class Call:
     `Authorization` header.
     """
 
-    def __init__(self, message: dict[str, Any], context: Context, sealer: Sealer) -> None:
+    _undeclared = MISSING_CAPABILITY  # the code that `require` refuses with
+
+    def __init__(self, message: dict[str, Any], context: Context) -> None:
         self.id: int | str = message["id"]
         self.method: str = message["method"]
         self.params: dict[str, Any] = message.get("params", {})
@@ -65,13 +64,10 @@ class Call:
         self.answers: dict[str, Any] = {}
         self.attempt = 1
         self.context = context
-        self._sealer = sealer
-        if self.method in INPUT_METHODS:
-            self._open_state()
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        """The capabilities the client declared with this request."""
+        """The capabilities the client declared, with this request or when it connected."""
         declared: dict[str, Any] = self.meta.get(f"{META}clientCapabilities", {})
         return declared
 
@@ -103,10 +99,13 @@ class Call:
         self.notify("notifications/progress", params)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        """Send a log message, if the request asked for this level or a lower one (spec: server/utilities/logging)."""
+        """Send a log message, if the client wants this level (spec: server/utilities/logging).
+
+        It says so with each request, and before 2026-07-28 with `logging/setLevel`; until then it gets all of them.
+        """
         if level not in LOG_LEVELS:
             raise ValueError(f"no such log level: {level}")
-        wanted = self.meta.get(f"{META}logLevel")
+        wanted = self._level()
         if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
             return
         params = {"level": level, "data": data}
@@ -118,7 +117,8 @@ class Call:
         """The caller's answer to `request` (`{"method": ..., "params": ...}`), or the end of this attempt.
 
         Spec: basic/patterns/mrtr. The handler runs again from its start when the client retries; answers of earlier
-        attempts are still there.
+        attempts are still there. A client of an older revision is sent the request and the handler waits: for at most
+        60 seconds (TimeoutError), and `ClientError` is raised when it answers with an error.
         """
         return self.ask_all({key: request})[key]
 
@@ -130,26 +130,19 @@ class Call:
         return {key: self.answers[key] for key in requests}
 
     def require(self, **capabilities: dict[str, Any]) -> None:
-        """Refuse the request with -32021 unless the client declared these, e.g. `require(elicitation={"url": {}})`."""
+        """Refuse the request unless the client declared these, e.g. `require(elicitation={"url": {}})`.
+
+        With -32021, and before 2026-07-28 with -32602.
+        """
         missing = {name: parts for name, parts in capabilities.items() if not self._declared(name, parts)}
         if missing:
-            names = ", ".join(missing)
-            raise RpcError(MISSING_CAPABILITY, f"This needs a client with: {names}", {"requiredCapabilities": missing})
+            text = f"This needs a client with: {', '.join(missing)}"
+            raise RpcError(self._undeclared, text, {"requiredCapabilities": missing})
 
-    def input_required(self, requests: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-        """The result that ends this attempt; checks that the client declared what the requests need."""
-        if self.method not in INPUT_METHODS:
-            raise TypeError(f"{self.method} cannot ask for input")
-        needed: dict[str, dict[str, Any]] = {}
-        for request in requests.values():
-            name, parts = _capability(request)
-            needed.setdefault(name, {}).update(parts)
-        self.require(**needed)
-        result: dict[str, Any] = {"resultType": "input_required"}
-        if requests:
-            result["inputRequests"] = dict(requests)
-        result["requestState"] = self._sealer.seal(self.answers, self.attempt, self._subject())
-        return result
+    def _level(self) -> str | None:
+        """The lowest level that the client wants to hear, if any."""
+        level: str | None = self.meta.get(f"{META}logLevel")
+        return level
 
     def _declared(self, name: str, parts: dict[str, Any]) -> bool:
         declared = self.capabilities.get(name)
@@ -159,28 +152,8 @@ class Call:
             declared = {"form": {}}  # an empty object means forms alone (spec: client/elicitation)
         return all(part in declared for part in parts)
 
-    def _open_state(self) -> None:
-        state, responses = self.params.get("requestState"), self.params.get("inputResponses", {})
-        if state is not None:
-            try:
-                self.answers, attempts = self._sealer.open(state, self._subject())
-            except (ValueError, AttributeError) as problem:
-                raise RpcError(INVALID_PARAMS, f"Invalid requestState: {problem}") from None
-            self.attempt = attempts + 1
-        if not isinstance(responses, dict) or not all(isinstance(answer, dict) for answer in responses.values()):
-            raise RpcError(INVALID_PARAMS, "inputResponses must map keys to objects")
-        self.answers.update(responses)
 
-    def _subject(self) -> list[Any]:
-        params = {
-            name: value
-            for name, value in self.params.items()
-            if name not in ("_meta", "requestState", "inputResponses")
-        }
-        return [self.method, params, None if self.auth is None else repr(self.auth)]
-
-
-def _capability(request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def needed_for(request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The client capability, and the parts of it, that an input request needs."""
     method, params = request.get("method"), request.get("params", {})
     if method == "elicitation/create":

@@ -1,10 +1,13 @@
-"""The demo server: every feature of the core protocol once, with answers that never change."""
+"""The demo server: every feature of the core protocol once, with answers that never change.
+
+It serves every revision: what it asks for input ends an attempt for clients of 2026-07-28, and is a request to others.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from snodo_client.testing.call import Call
+from snodo_client.testing.call import LOG_LEVELS, Call
 from snodo_client.testing.content import Structured
 from snodo_client.testing.errors import ToolError
 from snodo_client.testing.server import Server
@@ -31,12 +34,31 @@ _CONFIRM = {
         },
     },
 }
+_SIGN_UP = {
+    "method": "elicitation/create",
+    "params": {
+        "mode": "form",
+        "message": "Sign up for the newsletter",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "email": {"type": "string", "title": "Address", "format": "email"},
+                "name": {"type": "string", "default": "Anonymous"},
+                "issues": {"type": "integer", "minimum": 1, "maximum": 12, "default": 4},
+                "html": {"type": "boolean", "default": True},
+                "topic": {"type": "string", "enum": ["news", "science", "sport"], "default": "science"},
+            },
+            "required": ["email"],
+        },
+    },
+}
 
 
 def demo_server() -> Server:
     """A new demo server. Its lists have several pages."""
     server = Server("snodo-demo", "1.0", instructions="Try add, count and deploy.", page_size=5)
     _add_tools(server)
+    _add_tools_that_ask(server)
     _add_resources(server)
     _add_prompts(server)
     return server
@@ -90,6 +112,45 @@ def _add_tools(server: Server) -> None:
         """Give an explicit null."""
         return Structured(None)
 
+    @server.tool
+    def announce(message: str, call: Call) -> str:
+        """Log a message at every level."""
+        for level in LOG_LEVELS:
+            call.log(level, message, logger="announce")
+        return f"announced {message}"
+
+    @server.tool(task_support="optional")
+    def research(topic: str, call: Call, seconds: float = 0.1, confirm: bool = False) -> str:
+        """Look into a topic in three steps, which may take long. Asks first if it is to."""
+        if confirm and call.ask("confirm", _CONFIRM).get("action") != "accept":
+            return "not researched"
+        for step in range(1, 4):
+            call.progress(step, 3, f"step {step}")
+            if not call.sleep(seconds / 3):
+                return "cancelled"
+        return f"researched {topic}"
+
+
+def _add_tools_that_ask(server: Server) -> None:
+    @server.tool
+    def sign_up(call: Call) -> dict[str, Any]:
+        """Ask for an address in a form that has defaults, and give what was filled in."""
+        answer = call.ask("form", _SIGN_UP)
+        return {"action": answer.get("action"), **answer.get("content", {})}
+
+    @server.tool
+    def roots(call: Call) -> list[str]:
+        """List the directories that the client shares."""
+        return [root["uri"] for root in call.ask("roots", {"method": "roots/list", "params": {}})["roots"]]
+
+    @server.tool
+    def poem(topic: str, call: Call) -> str:
+        """Have the client's model write a poem."""
+        messages = [{"role": "user", "content": {"type": "text", "text": f"A poem on {topic}"}}]
+        params = {"messages": messages, "maxTokens": 100}
+        answer = call.ask("poem", {"method": "sampling/createMessage", "params": params})
+        return f"{answer['model']}: {answer['content']['text']}"
+
 
 def _add_resources(server: Server) -> None:
     @server.resource("demo://readme", mime_type="text/plain")
@@ -102,8 +163,18 @@ def _add_resources(server: Server) -> None:
         """The smallest picture."""
         return _PIXEL
 
-    for number in range(1, 6):
-        server.resource(f"demo://notes/{number}", name=f"note-{number}", mime_type="text/plain")(_note(number))
+    notes = {number: f"Note {number}." for number in range(1, 6)}
+    for number in notes:
+        server.resource(f"demo://notes/{number}", name=f"note-{number}", mime_type="text/plain")(_note(notes, number))
+
+    @server.tool
+    def write_note(number: int, text: str) -> str:
+        """Change one of the notes 1 to 5, and tell those who subscribed to it."""
+        if number not in notes:
+            raise ToolError(f"there is no note {number}")
+        notes[number] = text
+        server.emit("notifications/resources/updated", {"uri": f"demo://notes/{number}"})
+        return "written"
 
     @server.resource_template("demo://items/{id}", mime_type="text/plain")
     def item(id: str) -> str:
@@ -111,9 +182,9 @@ def _add_resources(server: Server) -> None:
         return f"This is item {id}."
 
 
-def _note(number: int) -> Any:
+def _note(notes: dict[int, str], number: int) -> Any:
     def note() -> str:
-        return f"Note {number}."
+        return notes[number]
 
     return note
 

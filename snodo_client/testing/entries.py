@@ -36,18 +36,20 @@ class Entry:
 
 
 class Tool(Entry):
-    """A tool; its schemas come from the type hints unless they are given."""
+    """A tool; its schemas come from the type hints unless they are given. `task_support` is that of 2025-11-25."""
 
-    __slots__ = ()
+    __slots__ = ("task_support",)
 
     def __init__(
         self,
         handler: Callable[..., Any],
         input_schema: dict[str, Any] | None,
         output_schema: dict[str, Any] | None,
+        task_support: str | None,
         **members: Any,
     ) -> None:
         super().__init__(handler, **members)
+        self.task_support = task_support
         self.definition["inputSchema"] = self.signature.schema if input_schema is None else input_schema
         told = schema_of(self.signature.returns) if output_schema is None else output_schema
         if output_schema is not None or told.get("type") in _STRUCTURED:

@@ -18,6 +18,7 @@ INTERNAL_ERROR = -32603
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
+RESOURCE_NOT_FOUND = -32002  # of the revisions before 2026-07-28
 
 _STATUS = {
     PARSE_ERROR: 400,
@@ -32,8 +33,9 @@ _STATUS = {
 class RpcError(Exception):
     """Answer the request with this JSON-RPC error.
 
-    `status` is the HTTP status it travels with; by default the one the specification names for the code, else 200.
-    Spec: basic/index (error codes), basic/transports/streamable-http.
+    `status` is the HTTP status it travels with; by default the one the specification names for the code, else 200. To
+    clients of older revisions it is 200 unless it was given. Spec: basic/index (error codes),
+    basic/transports/streamable-http.
     """
 
     def __init__(self, code: int, message: str, data: Any = None, *, status: int | None = None) -> None:
@@ -42,6 +44,7 @@ class RpcError(Exception):
         self.message = message
         self.data = data
         self.status = _STATUS.get(code, 200) if status is None else status
+        self.legacy_status = 200 if status is None else status
 
     def body(self) -> dict[str, Any]:
         """The `error` member of the response."""
@@ -59,8 +62,26 @@ class ToolError(Exception):
         self.content = content
 
 
+class ResourceNotFound(RpcError):
+    """There is no such resource: -32602, and -32002 before 2026-07-28 (spec: server/resources)."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(INVALID_PARAMS, "Resource not found", {"uri": uri})
+
+
+class ClientError(ToolError):
+    """The client answered a request of the server with an error; a tool that does not catch it has failed."""
+
+    def __init__(self, error: Any) -> None:
+        error = error if isinstance(error, dict) else {}
+        self.code, self.message, self.data = error.get("code"), error.get("message"), error.get("data")
+        super().__init__(f"The client refused: {self.code} {self.message}")
+
+
 class NeedInput(Exception):
-    """End this attempt with `input_required`; `Call.ask` raises it for you.
+    """End this attempt with `input_required`; `Call.ask` raises it for you in the 2026-07-28 revision.
+
+    A client of an older revision is asked at once instead, and then the handler runs again.
 
     `requests` maps keys of your choice to `{"method": ..., "params": ...}`. An empty mapping sends a `requestState`
     alone, which tells the client to try again. Spec: basic/patterns/mrtr.

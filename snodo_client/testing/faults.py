@@ -84,7 +84,7 @@ class Fault:
         """Answer with this id."""
 
         def apply(reply: Reply, context: Context) -> None:
-            if reply.message is not None:
+            if isinstance(reply.message, dict):
                 reply.message = {**reply.message, "id": wrong}
 
         return Fault(f"wrong_id({wrong!r})", apply)
@@ -104,7 +104,8 @@ class Fault:
         failure = RpcError(code, message, data, status=status)
 
         def apply(reply: Reply, context: Context) -> None:
-            reply.message = error_response(reply.message or {}, failure)
-            reply.status = failure.status
+            refused = reply.message if isinstance(reply.message, dict) else {}
+            reply.message = error_response(refused, failure)
+            reply.status = failure.status if reply.maps_codes else failure.legacy_status
 
         return Fault(f"error({code})", apply, skips_handler=True)

@@ -1,41 +1,39 @@
-"""Serving Streamable HTTP on a thread per connection (spec: basic/transports/streamable-http).
+"""Serving Streamable HTTP of every revision at one URL (spec: basic/transports/streamable-http).
 
-Built on `socketserver` and `http.server`, which are imported only by a program that serves HTTP. Keeps count of its
-threads and sockets, so that `close` leaves nothing behind.
+What is being served, the door that every POST passes, and the modern era. The legacy eras are in `http_legacy.py`; the
+threads and sockets are in `listener.py`.
 """
 
 from __future__ import annotations
 
-import re
-import select
-import socket
 import threading
-import time
+from collections import Counter
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
-from socketserver import TCPServer, ThreadingMixIn
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
-from snodo_client.testing.errors import INVALID_REQUEST, PARSE_ERROR, RpcError
-from snodo_client.testing.replies import Raw, Reply, error_response
+from snodo_client.testing.errors import PARSE_ERROR, RpcError
+from snodo_client.testing.http_handler import LAST_CHUNK, accepts, chunk, event, foreign, is_json
+from snodo_client.testing.http_legacy import LegacyHandler
+from snodo_client.testing.listener import GRACE, Serving
+from snodo_client.testing.revisions import LEGACY, is_modern
 from snodo_client.testing.wire import decode, encode
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
-    from types import TracebackType
+    from collections.abc import Collection, Mapping
 
+    from snodo_client.testing.http_sessions import HttpSession
+    from snodo_client.testing.replies import Reply
     from snodo_client.testing.server import Server
 
-_GRACE = 1.0  # seconds that running requests have to finish when the server closes
-_PATIENCE = 5.0  # seconds `close` waits for handlers that ignore their cancellation
-_HANDSHAKE = 10.0  # seconds
-_LOCAL_ORIGIN = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", re.IGNORECASE)
-_GONE = getattr(select, "POLLRDHUP", 0)
+_SESSIONS = 1000  # kept; then the oldest is forgotten
 
 
-class HttpServing:
-    """A server that is being served at `url` until it is closed."""
+class HttpServing(Serving):
+    """A server that is being served at `url` until it is closed.
+
+    `seen` counts what has arrived: "POST", "GET", "DELETE" and "initialize".
+    """
 
     def __init__(
         self,
@@ -47,252 +45,131 @@ class HttpServing:
         sse: bool | Literal["auto"],
         ssl_context: ssl.SSLContext | None,
         max_body_bytes: int,
+        sessions: bool = True,
+        offers: Collection[str] = ("GET", "DELETE"),
+        polling: float | None = None,
     ) -> None:
-        self._server = server
-        self._listener = _Listener((host, port), server, path, sse, ssl_context, max_body_bytes)
-        self.port: int = self._listener.server_address[1]
-        self.url = f"{'https' if ssl_context else 'http'}://{f'[{host}]' if ':' in host else host}:{self.port}{path}"
-        self._thread = threading.Thread(target=self._listener.run, name="snodo-testing-http", daemon=True)
-        self._thread.start()
-
-    def wait(self) -> None:
-        """Block until the server is closed."""
-        self._thread.join()
-
-    def close(self) -> None:
-        """Stop: subscriptions end, running requests have a second, then every connection is cut. Idempotent."""
-        if self._listener.closing.is_set():
-            return
-        self._listener.closing.set()
-        self._server.listeners.end()
-        self._listener.wake()
-        self._thread.join()
-        self._listener.server_close()
-        self._listener.cut(idle=True)
-        self._listener.join(_GRACE)
-        self._listener.aborted = True
-        self._listener.cut()
-        self._listener.join(_PATIENCE)
-
-    def __enter__(self) -> HttpServing:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class _Listener(ThreadingMixIn, TCPServer):
-    """The listening socket, and the threads and sockets of its connections."""
-
-    allow_reuse_address = True
-    request_queue_size = 128
-
-    def __init__(
-        self,
-        address: tuple[str, int],
-        server: Server,
-        path: str,
-        sse: bool | Literal["auto"],
-        ssl_context: ssl.SSLContext | None,
-        max_body_bytes: int,
-    ) -> None:
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self.mcp, self.path, self.sse, self.max_body_bytes = server, path, sse, max_body_bytes
-        self.closing = threading.Event()
-        self.aborted = False
-        self._ssl_context = ssl_context
-        self._live: dict[threading.Thread, socket.socket] = {}
-        self._busy: set[threading.Thread] = set()
+        self.sse = sse
+        self.max_body_bytes = max_body_bytes
+        self.sessions = sessions
+        self.polling = polling
+        self.seen: Counter[str] = Counter()
+        self._offers = [method for method in ("GET", "DELETE") if sessions and method in offers]
+        self._clients: dict[str, HttpSession] = {}
         self._lock = threading.Lock()
-        super().__init__(address, _Handler)
+        super().__init__(server, _Handler, "http", host, port, path, ssl_context)
 
-    def run(self) -> None:
-        while not self.closing.is_set():
-            self.handle_request()
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The HTTP methods that the endpoint takes."""
+        return ("POST", *self._offers) if any(version in LEGACY for version in self.server.versions) else ("POST",)
 
-    def wake(self) -> None:
-        """Make `run` look at `closing`: it waits for a connection, so it gets one."""
-        host, port = self.server_address[:2]
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(cast(str, host), cast(str, host))
-        try:
-            socket.create_connection((host, port), timeout=_PATIENCE).close()
-        except OSError:
-            return
-
-    def answer(self, message: Any, exchange: _Exchange, fields: Mapping[str, list[str]]) -> None:
-        """Serve one request; meanwhile the connection is not idle."""
-        thread = threading.current_thread()
+    def expire_sessions(self) -> None:
+        """End every session of the legacy eras: their ids are unknown from now on (404)."""
         with self._lock:
-            self._busy.add(thread)
-        try:
-            exchange.finish(self.mcp.answer(message, exchange, fields))
-        finally:
-            with self._lock:
-                self._busy.discard(thread)
+            clients = list(self._clients.values())
+            self._clients.clear()
+        for client in clients:
+            client.end()
 
-    def cut(self, *, idle: bool = False) -> None:
-        """Shut down every connection, or every idle one, without touching what its own thread may be using."""
+    def end_streams(self) -> None:
+        """End the connections of all legacy streams that are open; clients may come back and resume them."""
         with self._lock:
-            connections = [sock for thread, sock in self._live.items() if not (idle and thread in self._busy)]
-        for connection in connections:
-            try:
-                socket.socket.shutdown(connection, socket.SHUT_RDWR)
-            except OSError:
-                continue
+            clients = list(self._clients.values())
+        for client in clients:
+            client.release()
 
-    def join(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
+    def speaks_legacy(self, message: Any, fields: Mapping[str, list[str]]) -> bool:
+        """Whether a POST is one of the legacy eras. Where only one era is served, everything is of that era."""
+        legacy = [version for version in self.server.versions if version in LEGACY]
+        if len(legacy) in (0, len(self.server.versions)):
+            return bool(legacy)
+        named = fields.get("mcp-protocol-version", [""])[0]
+        return not is_modern(message) and (named in ("", *LEGACY) or "mcp-session-id" in fields)
+
+    def count(self, what: str) -> None:
         with self._lock:
-            threads = [thread for thread in self._live if thread is not threading.current_thread()]
-        for thread in threads:
-            thread.join(max(0.0, end - time.monotonic()))
+            self.seen[what] += 1
 
-    def get_request(self) -> tuple[socket.socket, Any]:
-        connection, address = super().get_request()
-        if self._ssl_context is not None:
-            try:
-                connection = self._ssl_context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-            except OSError:
-                connection.close()
-                raise
-        return connection, address
-
-    def verify_request(self, request: Any, client_address: Any) -> bool:
-        return not self.closing.is_set()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address), daemon=True)
+    def remember(self, client: HttpSession) -> None:
         with self._lock:
-            self._live[thread] = request
-        thread.start()
+            self._clients[client.id] = client
+            oldest = next(iter(self._clients.values())) if len(self._clients) > _SESSIONS else None
+        if oldest is not None:
+            self.forget(oldest)
+            oldest.end()
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self._lock:
-                del self._live[threading.current_thread()]
+    def find(self, session_id: str) -> HttpSession | None:
+        with self._lock:
+            return self._clients.get(session_id)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks, or that never was TLS, concerns its client alone."""
-        from snodo_client.log import logger
+    def forget(self, client: HttpSession) -> None:
+        with self._lock:
+            self._clients.pop(client.id, None)
 
-        logger("testing").debug("connection lost", exc_info=True)
+    def end(self) -> None:
+        super().end()
+        with self._lock:
+            clients = list(self._clients.values())
+        for client in clients:
+            self._listener.start(lambda client=client: client.end(GRACE))  # type: ignore[misc]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LegacyHandler):
     """The requests of one connection."""
 
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: _Listener
-
-    def setup(self) -> None:
-        handshake = getattr(self.request, "do_handshake", None)
-        if handshake is not None:
-            self.request.settimeout(_HANDSHAKE)
-            handshake()
-            self.request.settimeout(None)
-        super().setup()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: a test server that writes a line per request hides the test's own output."""
-
     def do_POST(self) -> None:
-        fields: dict[str, list[str]] = {}
-        for name, value in self.headers.items():
-            fields.setdefault(name.lower(), []).append(value.strip(" \t"))
-        body = self._body(fields)
+        self.serving.count("POST")
+        fields = self.fields
+        body = self.body(self.serving.max_body_bytes)
         if body is None:
             return
-        refusal = _refusal(fields)
+        refusal = self._refusal(fields)
         if refusal is not None:
-            self._refuse(*refusal)
-            return
-        if self.path.partition("?")[0] != self.server.path:
-            self._refuse(HTTPStatus.NOT_FOUND, "No MCP endpoint here")
+            self.refuse(*refusal)
             return
         try:
             message = decode(body)
         except ValueError as problem:
-            self._send(400, encode(error_response({}, RpcError(PARSE_ERROR, f"Not JSON: {problem}"))))
+            self.refuse_with(RpcError(PARSE_ERROR, f"Not JSON: {problem}"))
             return
-        exchange = _Exchange(self, fields)
-        self.server.answer(message, exchange, fields)
-        if exchange.broken or self.server.closing.is_set():
+        with self.server.busy():
+            if self.serving.speaks_legacy(message, fields):
+                self.answer_legacy(message, fields)
+            else:
+                self._answer_modern(message, fields)
+        if self.server.closing.is_set():
             self.close_connection = True
 
-    def _other(self) -> None:
-        self.close_connection = True  # a body may follow that nobody reads
-        self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "The MCP endpoint takes POST", {"Allow": "POST"})
+    do_PUT = do_PATCH = do_HEAD = do_OPTIONS = LegacyHandler.other
 
-    do_GET = do_DELETE = do_PUT = do_PATCH = do_HEAD = do_OPTIONS = _other
-
-    def _body(self, fields: Mapping[str, list[str]]) -> bytes | None:
-        """The request body; None when it was refused."""
-        length = fields.get("content-length", [""])[0]
-        if not (length.isascii() and length.isdigit()):
-            self.close_connection = True
-            self._refuse(HTTPStatus.LENGTH_REQUIRED, "Content-Length is required")
-        elif int(length) > self.server.max_body_bytes:
-            self.close_connection = True
-            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A message may have {self.server.max_body_bytes} bytes")
-        else:
-            body = self.rfile.read(int(length))
-            if len(body) == int(length):
-                return body
-            self.close_connection = True
+    def _refusal(self, fields: Mapping[str, list[str]]) -> tuple[HTTPStatus, str] | None:
+        """Why a POST is refused before its body is looked at."""
+        if foreign(fields.get("origin", ())):
+            return HTTPStatus.FORBIDDEN, "Origin not allowed"
+        if not accepts(fields.get("accept", ()), "application/json", "text/event-stream"):
+            return HTTPStatus.NOT_ACCEPTABLE, "Accept must list application/json and text/event-stream"
+        if not is_json(fields.get("content-type", [])):
+            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json"
+        if self.path.partition("?")[0] != self.serving.path:
+            return HTTPStatus.NOT_FOUND, "No MCP endpoint here"
         return None
 
-    def _refuse(self, status: HTTPStatus, message: str, headers: Mapping[str, str] | None = None) -> None:
-        self._send(status, encode(error_response({}, RpcError(INVALID_REQUEST, message))), headers=headers)
-
-    def _send(
-        self,
-        status: int,
-        body: bytes,
-        *,
-        content_type: str = "application/json",
-        headers: Mapping[str, str] | None = None,
-        pause: float = 0.0,
-    ) -> None:
-        """One response with a known length, in one write."""
-        fields = {
-            "Content-Length": str(len(body)),
-            **({"Content-Type": content_type} if body else {}),
-            **(headers or {}),
-        }
-        if self.close_connection:
-            fields["Connection"] = "close"
-        self.write(self.head(status, fields), b"" if self.command == "HEAD" else body, pause)
-
-    def head(self, status: int, fields: Mapping[str, str]) -> bytes:
-        phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else "Scripted"
-        lines = [f"HTTP/1.1 {status} {phrase}", f"Date: {self.date_time_string()}"]
-        lines += [f"{name}: {value}" for name, value in fields.items()]
-        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-
-    def write(self, head: bytes, body: bytes, pause: float = 0.0) -> None:
-        """Send the head and the body together, or the body byte by byte."""
-        if not pause:
-            self.connection.sendall(head + body)
-            return
-        self.connection.sendall(head)
-        for i in range(len(body)):
-            time.sleep(pause)
-            self.connection.sendall(body[i : i + 1])
+    def _answer_modern(self, message: Any, fields: Mapping[str, list[str]]) -> None:
+        exchange = _Exchange(self, fields)
+        exchange.finish(self.serving.server.answer(message, exchange, fields))
+        if exchange.broken:
+            self.close_connection = True
 
 
 class _Exchange:
-    """The context of one request, and its response: JSON, or an event stream from the first notification on."""
+    """The context of one modern request, and its response: JSON, or a stream from the first notification on."""
 
     def __init__(self, handler: _Handler, fields: Mapping[str, list[str]]) -> None:
         self.auth = fields.get("authorization", [None])[0]
         self.broken = False
         self._handler = handler
-        self._listener = handler.server
+        self._sse = handler.serving.sse
         self._streaming = False
         self._finished = False
         self._lock = threading.Lock()
@@ -300,13 +177,13 @@ class _Exchange:
     @property
     def cancelled(self) -> bool:
         """The client has closed the connection, or the server is being closed."""
-        if not self.broken and _hung_up(self._handler.connection):
+        if not self.broken and self._handler.hung_up():
             self.broken = True
-        return self.broken or self._listener.aborted
+        return self.broken or self._handler.server.aborted
 
     def send(self, message: dict[str, Any]) -> None:
         always = str(message.get("method", "")).startswith("notifications/subscriptions/")
-        if self._streaming or self._listener.sse is not False or always:
+        if self._streaming or self._sse is not False or always:
             self._event(encode(message))
 
     def finish(self, reply: Reply) -> None:
@@ -323,73 +200,21 @@ class _Exchange:
             self.broken = True
 
     def _finish(self, reply: Reply) -> None:
-        body, streams = (
-            reply.payload(),
-            self._listener.sse is True or (self._listener.sse == "auto" and reply.copies > 1),
-        )
+        streams = self._sse is True or (self._sse == "auto" and reply.copies > 1)
         if self._streaming or (streams and reply.raw is None and reply.status == 200 and reply.message is not None):
-            head = b"" if self._streaming else self._stream_head()
-            event = body if reply.raw is not None else _event(body) * reply.copies
-            self._handler.write(head, _chunk(event) + b"0\r\n\r\n", reply.drip)
-        elif reply.raw is not None:
-            raw: Raw = reply.raw
-            self._handler._send(raw.status, body, content_type=raw.content_type, headers=raw.headers, pause=reply.drip)
-        elif reply.message is None:
-            self._handler._send(reply.status, b"")
+            head = b"" if self._streaming else self._handler.stream_head()
+            sent = reply.payload() if reply.raw is not None else event(reply.payload()) * reply.copies
+            self._handler.write(head, chunk(sent) + LAST_CHUNK, reply.drip)
         else:
-            self._handler._send(reply.status, body, pause=reply.drip)
+            self._handler.plain(reply)
 
     def _event(self, data: bytes) -> None:
         with self._lock:
             if self._finished or self.cancelled:
                 return
-            head = b"" if self._streaming else self._stream_head()
+            head = b"" if self._streaming else self._handler.stream_head()
             self._streaming = True
             try:
-                self._handler.write(head, _chunk(_event(data)))
+                self._handler.write(head, chunk(event(data)))
             except OSError:
                 self.broken = True
-
-    def _stream_head(self) -> bytes:
-        fields = {
-            "Content-Type": "text/event-stream",
-            "Cache-Control": "no-store",
-            "X-Accel-Buffering": "no",
-            "Transfer-Encoding": "chunked",
-        }
-        return self._handler.head(200, fields)
-
-
-def _refusal(fields: Mapping[str, list[str]]) -> tuple[HTTPStatus, str] | None:
-    """Why a POST is refused before its body is looked at."""
-    if not all(_LOCAL_ORIGIN.fullmatch(origin) for origin in fields.get("origin", ())):
-        return HTTPStatus.FORBIDDEN, "Origin not allowed"
-    accepted = {
-        item.partition(";")[0].strip().lower() for value in fields.get("accept", ()) for item in value.split(",")
-    }
-    if not {"application/json", "text/event-stream"} <= accepted:
-        return HTTPStatus.NOT_ACCEPTABLE, "Accept must list application/json and text/event-stream"
-    if fields.get("content-type", [""])[0].partition(";")[0].strip().lower() != "application/json":
-        return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json"
-    return None
-
-
-def _hung_up(connection: socket.socket) -> bool:
-    """Whether the other end has closed, without taking anything from the stream."""
-    try:
-        if _GONE:
-            poll = select.poll()
-            poll.register(connection, _GONE)
-            return bool(poll.poll(0))
-        readable = select.select([connection], [], [], 0)[0]
-        return bool(readable) and socket.socket.recv(connection, 1, socket.MSG_PEEK) == b""
-    except (OSError, ValueError):
-        return True
-
-
-def _event(data: bytes) -> bytes:
-    return b"event: message\ndata: " + data + b"\n\n"
-
-
-def _chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)

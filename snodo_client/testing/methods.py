@@ -1,6 +1,6 @@
-"""The methods of the 2026-07-28 revision: functions of the server and the call that give the result's own members.
+"""The methods of the 2026-07-28 revision, most of which are older: functions of the server and the call.
 
-`resultType` and `_meta` are added by the caller. Refusals are raised as `RpcError`.
+They give the result's own members. `resultType` and `_meta` are added by the caller. Refusals are raised as `RpcError`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from snodo_client.testing.content import prompt_messages, resource_contents, tool_failure, tool_result
-from snodo_client.testing.errors import INVALID_PARAMS, NeedInput, RpcError, ToolError
+from snodo_client.testing.errors import INVALID_PARAMS, NeedInput, ResourceNotFound, RpcError, ToolError
 from snodo_client.testing.signature import problem
 
 if TYPE_CHECKING:
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 Found = TypeVar("Found", bound="Entry")
 
 _MAX_COMPLETIONS = 100  # spec: server/utilities/completion
-_NEEDS = {"tools": "tools", "resources": "resources", "prompts": "prompts", "completion": "completions"}
+_NEEDS = {
+    "tools": "tools",
+    "resources": "resources",
+    "prompts": "prompts",
+    "completion": "completions",
+    "logging": "logging",
+}
 
 
 def served(method: str, capabilities: Mapping[str, Any]) -> bool:
@@ -32,7 +38,7 @@ def served(method: str, capabilities: Mapping[str, Any]) -> bool:
 
 def _discover(server: Server, call: Call) -> dict[str, Any]:
     result: dict[str, Any] = {
-        "supportedVersions": server.versions,
+        "supportedVersions": server.modern_versions,
         "capabilities": server.capabilities,
         **server.caching,
     }
@@ -42,19 +48,24 @@ def _discover(server: Server, call: Call) -> dict[str, Any]:
 
 
 def _list(member: str, entries: Callable[[Server], Mapping[str, Entry]]) -> Callable[[Server, Call], dict[str, Any]]:
-    """The handler of a list method. A cursor is the number of entries before the page."""
+    """The handler of a list method."""
 
     def handler(server: Server, call: Call) -> dict[str, Any]:
         listed = [entry.definition for entry in list(entries(server).values())]
-        cursor = call.params.get("cursor", "0")
-        start = int(cursor) if isinstance(cursor, str) and cursor.isascii() and cursor.isdigit() else -1
-        if start % server.page_size or not 0 <= start <= len(listed):
-            raise RpcError(INVALID_PARAMS, "Invalid cursor")
-        end = start + server.page_size
-        page = {member: listed[start:end], **server.caching}
-        return {**page, "nextCursor": str(end)} if end < len(listed) else page
+        return {**page(member, listed, server.page_size, call), **server.caching}
 
     return handler
+
+
+def page(member: str, listed: list[Any], size: int, call: Call) -> dict[str, Any]:
+    """The page of a list that is asked for. A cursor is the number of entries before it."""
+    cursor = call.params.get("cursor", "0")
+    start = int(cursor) if isinstance(cursor, str) and cursor.isascii() and cursor.isdigit() else -1
+    if start % size or not 0 <= start <= len(listed):
+        raise RpcError(INVALID_PARAMS, "Invalid cursor")
+    end = start + size
+    told: dict[str, Any] = {member: listed[start:end]}
+    return {**told, "nextCursor": str(end)} if end < len(listed) else told
 
 
 def _call_tool(server: Server, call: Call) -> dict[str, Any]:
@@ -81,19 +92,20 @@ def _read_resource(server: Server, call: Call) -> dict[str, Any]:
     uri = call.params.get("uri")
     if not isinstance(uri, str):
         raise RpcError(INVALID_PARAMS, "params.uri must be a string")
-    entry, arguments = _find_resource(server, uri)
+    entry, arguments = find_resource(server, uri)
     contents = resource_contents(entry.run(call, arguments), uri, entry.definition.get("mimeType"))
     return {"contents": contents, **server.caching}
 
 
-def _find_resource(server: Server, uri: str) -> tuple[Entry, dict[str, str]]:
+def find_resource(server: Server, uri: str) -> tuple[Entry, dict[str, str]]:
+    """The resource with this URI, or the template that it fits and the values of its parts."""
     if uri in server.resources:
         return server.resources[uri], {}
     for template in list(server.templates.values()):
         arguments = template.match(uri)
         if arguments is not None:
             return template, arguments
-    raise RpcError(INVALID_PARAMS, "Resource not found", {"uri": uri})
+    raise ResourceNotFound(uri)
 
 
 def _get_prompt(server: Server, call: Call) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from snodo_client.testing.entries import Completion, Entry, Prompt, Template, Tool
 
@@ -52,6 +52,7 @@ class Registry:
         input_schema: dict[str, Any] | None = None,
         output_schema: dict[str, Any] | None = None,
         annotations: dict[str, Any] | None = None,
+        task_support: Literal["optional", "required"] | None = None,
         meta: dict[str, Any] | None = None,
     ) -> Callable[[Function], Function]: ...
     def tool(
@@ -65,13 +66,15 @@ class Registry:
         input_schema: dict[str, Any] | None = None,
         output_schema: dict[str, Any] | None = None,
         annotations: dict[str, Any] | None = None,
+        task_support: Literal["optional", "required"] | None = None,
         meta: dict[str, Any] | None = None,
     ) -> Any:
         """Register a tool: `@server.tool`, or `@server.tool(name=..., output_schema=...)`.
 
         Type hints make the input schema, and the output schema where the return type is a number, bool, list or dict;
         the docstring is the description. Arguments that do not fit give an `isError` result and the function is not
-        called. See `content.tool_result` for what it may return, and raise `ToolError` to fail.
+        called. See `content.tool_result` for what it may return, and raise `ToolError` to fail. `task_support` is for
+        clients of 2025-11-25: they may, or have to, run the tool as a task.
         """
 
         def register(handler: Function) -> Function:
@@ -79,6 +82,7 @@ class Registry:
                 handler,
                 input_schema,
                 output_schema,
+                task_support,
                 name=name,
                 title=title,
                 description=description,

@@ -36,13 +36,14 @@ class Raw:
 class Reply:
     """One answer: a response `message` (None when there is nothing to say) or `raw` bytes, and how to deliver it.
 
-    `status` is the HTTP status of a message; `dropped` sends nothing (HTTP: the connection ends); `copies` repeats it;
-    `drip` is the pause in seconds after each byte; `crash` is the exit code of the process.
+    `message` is a list for a batch. `status` is the HTTP status of a message; `dropped` sends nothing (HTTP: the
+    connection ends); `copies` repeats it; `drip` is the pause in seconds after each byte; `crash` is the exit code of
+    the process. `maps_codes` says that the status of an error follows from its code: so it does from 2026-07-28 on.
     """
 
-    __slots__ = ("copies", "crash", "drip", "dropped", "message", "raw", "status")
+    __slots__ = ("copies", "crash", "drip", "dropped", "maps_codes", "message", "raw", "status")
 
-    def __init__(self, message: dict[str, Any] | None, status: int = 200, raw: Raw | None = None) -> None:
+    def __init__(self, message: dict[str, Any] | list[Any] | None, status: int = 200, raw: Raw | None = None) -> None:
         self.message = message
         self.status = status
         self.raw = raw
@@ -50,6 +51,12 @@ class Reply:
         self.copies = 1
         self.drip = 0.0
         self.crash: int | None = None
+        self.maps_codes = True
+
+    @classmethod
+    def refusal(cls, message: Mapping[str, Any], error: RpcError, *, maps_codes: bool) -> Reply:
+        """The error response to a message."""
+        return cls(error_response(message, error), error.status if maps_codes else error.legacy_status)
 
     def payload(self) -> bytes:
         """The bytes to send; a result that is not JSON becomes an internal error."""
@@ -59,7 +66,7 @@ class Reply:
             return encode(self.message)
         except (TypeError, ValueError, RecursionError) as problem:
             error = RpcError(INTERNAL_ERROR, f"The result is not JSON: {problem}")
-            return encode(error_response(self.message or {}, error))
+            return encode(error_response(self.message if isinstance(self.message, dict) else {}, error))
 
 
 def error_response(request: Mapping[str, Any], error: RpcError) -> dict[str, Any]:

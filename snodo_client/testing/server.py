@@ -1,44 +1,36 @@
-"""`Server`: a scriptable MCP server of the 2026-07-28 revision, for tests and demonstrations.
+"""`Server`: a scriptable MCP server of every revision, for tests and demonstrations.
 
 The path of one message through it lives here: envelope, faults, override or built-in method, reply. What is offered is
-in `registry.py`, the methods themselves are in `methods.py`; the wires are in `stdio.py` and `httpd.py` and are
-imported when they are used.
+in `registry.py`; `modern.py` serves requests of the 2026-07-28 revision, and `session.py` clients of the older ones,
+both with `methods.py`. The wires are modules of their own, imported when they are used.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from snodo_client.testing.call import LOG_LEVELS, META, Call
-from snodo_client.testing.errors import (
-    HEADER_MISMATCH,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    UNSUPPORTED_VERSION,
-    NeedInput,
-    RpcError,
-)
-from snodo_client.testing.headers import HeaderProblem
-from snodo_client.testing.headers import check as check_headers
-from snodo_client.testing.methods import METHODS, served
+from snodo_client.testing.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcError
+from snodo_client.testing.modern import Modern
 from snodo_client.testing.registry import Function, Registry
 from snodo_client.testing.replies import Raw, Reply, error_response
+from snodo_client.testing.revisions import LEGACY, MODERN, is_modern
+from snodo_client.testing.session import Session
 from snodo_client.testing.state import Sealer
 from snodo_client.testing.subscriptions import Listeners
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from snodo_client.testing.call import Context
     from snodo_client.testing.faults import Fault
     from snodo_client.testing.httpd import HttpServing
+    from snodo_client.testing.sse import SseServing
+    from snodo_client.testing.websocket import WebSocketServing
 
-VERSION = "2026-07-28"
+VERSIONS = (MODERN, *LEGACY)
 _REMEMBERED = 10_000  # messages kept in `calls`
 
 
@@ -67,8 +59,27 @@ class Received:
         return f"<Received {self.method} id={self.id!r}>"
 
 
+class Era(Protocol):
+    """How requests of one kind of client are served."""
+
+    @property
+    def maps_codes(self) -> bool:
+        """Whether the HTTP status of an error follows from its code."""
+
+    def check(self, message: dict[str, Any]) -> None:
+        """Refuse a request whose envelope is in order."""
+
+    def result(self, message: dict[str, Any], context: Context) -> dict[str, Any]:
+        """The result of a request that passed the check."""
+
+
 class Server(Registry):
-    """A scriptable MCP server. Give it to `Client.direct`, or serve it with `serve_stdio` or `serve_http`.
+    """A scriptable MCP server. Give it to `Client.direct`, or serve it with one of the `serve_` methods.
+
+    `versions` are the revisions it speaks, all of them by default. A client that sends `initialize` gets a `Session` of
+    the newest older revision that both know; without any of those it is refused, and without 2026-07-28 the server
+    knows no `server/discover`. In process the clients that initialize share one session, that of the last one, and
+    cannot be asked for input.
 
     `page_size` is the number of entries in a page of every list; `capabilities` replaces what is otherwise told from
     what is registered; `ttl_ms` and `cache_scope` are the caching hints of every cacheable result. `tools`,
@@ -83,7 +94,7 @@ class Server(Registry):
         instructions: str | None = None,
         page_size: int = 50,
         capabilities: dict[str, Any] | None = None,
-        versions: Sequence[str] = (VERSION,),
+        versions: Sequence[str] = VERSIONS,
         ttl_ms: int = 0,
         cache_scope: str = "private",
     ) -> None:
@@ -101,6 +112,19 @@ class Server(Registry):
         self._lock = threading.Lock()
         self._calls: deque[Received] = deque(maxlen=_REMEMBERED)
         self._sealer = Sealer()
+        self._sessions: list[Session] = []
+        self._direct: Session | None = None
+
+    @property
+    def modern_versions(self) -> list[str]:
+        """The revisions that need no handshake, as `server/discover` lists them."""
+        return [version for version in self.versions if version not in LEGACY]
+
+    @property
+    def sessions(self) -> list[Session]:
+        """The clients of older revisions that are connected now, oldest first."""
+        with self._lock:
+            return list(self._sessions)
 
     # Scripting
 
@@ -108,7 +132,8 @@ class Server(Registry):
         """Answer a method with `function(message, context)` instead of the built-in handler.
 
         It gives a result, sent exactly as it is; a whole response (a dictionary with `jsonrpc`); or `Raw` bytes. With
-        `check=False` it also sees requests that the server would refuse: other versions, no `_meta`, wrong headers.
+        `check=False` it also sees requests that the server would refuse: other versions, no `_meta`, wrong headers, no
+        handshake.
         """
 
         def register(function: Function) -> Function:
@@ -122,14 +147,19 @@ class Server(Registry):
         with self._lock:
             self._faults.setdefault(method, []).append(_Scripted(faults, times))
 
+    def unchecked(self, method: Any) -> bool:
+        """Whether a function that was given `check=False` answers the method."""
+        return isinstance(method, str) and not self._overrides.get(method, (None, True))[1]
+
     def heal(self) -> None:
         """Forget every fault."""
         with self._lock:
             self._faults.clear()
 
     def emit(self, method: str, params: dict[str, Any] | None = None) -> int:
-        """Send a change notification to the subscriptions that asked for it; gives their number."""
-        return self.listeners.emit(method, params or {})
+        """Send a change notification to the subscriptions and sessions that want it; gives their number."""
+        told = self.listeners.emit(method, params or {})
+        return told + sum(session.changed(method, params or {}) for session in self.sessions)
 
     @property
     def calls(self) -> list[Received]:
@@ -153,27 +183,96 @@ class Server(Registry):
         sse: bool | Literal["auto"] = "auto",
         ssl_context: ssl.SSLContext | None = None,
         max_body_bytes: int = 64 * 1024 * 1024,
+        sessions: bool = True,
+        offers: Collection[str] = ("GET", "DELETE"),
+        polling: float | None = None,
     ) -> HttpServing:
         """Serve Streamable HTTP in the background, at the `url` of the result, until that is closed or its `with` ends.
 
         `sse="auto"` answers with an event stream when a handler sends notifications and with JSON otherwise; `True`
         always with a stream; `False` with JSON, notifications being lost (subscriptions stream all the same).
+
+        For clients of older revisions: `sessions=False` keeps nothing between their requests; `offers` are the methods
+        taken beside POST, GET for streams of what belongs to no request and DELETE to end a session; with `polling`
+        those of 2025-11-25 get a stream for each request that is closed at once, and come back for the answer after so
+        many seconds.
         """
         from snodo_client.testing.httpd import HttpServing
 
-        return HttpServing(self, host, port, path, sse=sse, ssl_context=ssl_context, max_body_bytes=max_body_bytes)
+        return HttpServing(
+            self,
+            host,
+            port,
+            path,
+            sse=sse,
+            ssl_context=ssl_context,
+            max_body_bytes=max_body_bytes,
+            sessions=sessions,
+            offers=offers,
+            polling=polling,
+        )
+
+    def serve_sse(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        path: str = "/sse",
+        message_path: str = "/messages",
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        max_body_bytes: int = 64 * 1024 * 1024,
+    ) -> SseServing:
+        """Serve HTTP+SSE, older revisions only, in the background, as `serve_http` does.
+
+        `message_path` is told to clients as it is, with the session in the query: it may be a whole URL, or relative.
+        """
+        from snodo_client.testing.sse import SseServing
+
+        return SseServing(
+            self,
+            host,
+            port,
+            path,
+            message_path=message_path,
+            ssl_context=ssl_context,
+            max_body_bytes=max_body_bytes,
+        )
+
+    def serve_websocket(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        path: str = "/",
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        max_message_bytes: int = 64 * 1024 * 1024,
+    ) -> WebSocketServing:
+        """Serve WebSocket, older revisions only, in the background, as `serve_http` does.
+
+        ImportError without the extra `websocket`.
+        """
+        from snodo_client.testing.websocket import WebSocketServing
+
+        return WebSocketServing(self, host, port, path, ssl_context=ssl_context, max_message_bytes=max_message_bytes)
 
     def __call__(self, message: dict[str, Any], context: Context) -> Any:
         """The response to a request, or None for a notification: the contract of `Client.direct`."""
-        reply = self.answer(message, context)
+        session = self._direct_session(message)
+        reply = self.answer(message, context) if session is None else session.answer(message, context)
         if reply.dropped or reply.crash is not None:
             return None
         return reply.message if reply.raw is None else reply.raw.body
 
     def answer(self, message: Any, context: Context, headers: Mapping[str, Sequence[str]] | None = None) -> Reply:
-        """What to reply to one decoded message; `headers` when it came over HTTP. Never raises."""
+        """What to reply to one decoded message that belongs to no session; `headers` when it came over HTTP."""
+        return self.serve(message, context, Modern(self, self._sealer, headers), headers)
+
+    def serve(
+        self, message: Any, context: Context, era: Era, headers: Mapping[str, Sequence[str]] | None = None
+    ) -> Reply:
+        """What to reply to one decoded message of this era. Never raises."""
         if isinstance(message, dict):
-            self._calls.append(Received(message, headers or {}))
+            self.record(message, headers)
         try:
             _check_envelope(message)
         except RpcError as error:
@@ -185,63 +284,55 @@ class Server(Registry):
         if any(fault.skips_handler for fault in faults):
             reply = Reply({"id": message["id"]})
         else:
-            reply = self._run(message, context, headers)
+            reply = self._run(message, context, era)
+        reply.maps_codes = era.maps_codes
         for fault in faults:
             fault.apply(reply, context)
         return reply
 
-    def _run(self, message: dict[str, Any], context: Context, headers: Mapping[str, Sequence[str]] | None) -> Reply:
+    def record(self, message: dict[str, Any], headers: Mapping[str, Sequence[str]] | None) -> None:
+        """Keep a message for `calls`."""
+        self._calls.append(Received(message, headers or {}))
+
+    def opened(self, session: Session) -> None:
+        """A client has initialized its session."""
+        with self._lock:
+            self._sessions.append(session)
+
+    def closed(self, session: Session) -> None:
+        """The connection of a session has gone, if it ever was one."""
+        with self._lock:
+            if session in self._sessions:
+                self._sessions.remove(session)
+
+    def _direct_session(self, message: Any) -> Session | None:
+        """The session that a message in process belongs to, if any."""
+        opens = isinstance(message, dict) and message.get("method") == "initialize" and not is_modern(message)
+        with self._lock:
+            former = self._direct
+            if self.modern_versions and not opens and (former is None or is_modern(message)):
+                return None
+            session = Session(self, None) if former is None or opens else former
+            self._direct = session
+        if former is not None and session is not former:
+            former.end()
+        return session
+
+    def _run(self, message: dict[str, Any], context: Context, era: Era) -> Reply:
         override, check = self._overrides.get(message["method"], (None, True))
         try:
             if check:
-                self._check(message, headers)
+                era.check(message)
             if override is not None:
-                return _scripted_reply(message, override(message, context))
-            return Reply({"jsonrpc": "2.0", "id": message["id"], "result": self._result(message, context)})
+                return _scripted_reply(message, override(message, context), era)
+            return Reply({"jsonrpc": "2.0", "id": message["id"], "result": era.result(message, context)})
         except RpcError as error:
-            return Reply(error_response(message, error), error.status)
+            return Reply.refusal(message, error, maps_codes=era.maps_codes)
         except Exception as bug:
             from snodo_client.log import logger
 
             logger("testing").exception("the handler of %s failed", message["method"])
-            failure = RpcError(INTERNAL_ERROR, f"{type(bug).__name__}: {bug}")
-            return Reply(error_response(message, failure), failure.status)
-
-    def _check(self, message: dict[str, Any], headers: Mapping[str, Sequence[str]] | None) -> None:
-        params = message.get("params", {})
-        meta = params.get("_meta", {})
-        version = meta.get(f"{META}protocolVersion")
-        if headers is not None:
-            tool = self.tools.get(params["name"]) if isinstance(params.get("name"), str) else None
-            try:
-                check_headers(message, headers, tool.definition["inputSchema"] if tool else None)
-            except HeaderProblem as problem:
-                raise RpcError(HEADER_MISMATCH, f"Header mismatch: {problem}") from None
-        if not isinstance(version, str):
-            raise RpcError(INVALID_PARAMS, f"_meta must have {META}protocolVersion", status=400)
-        if version not in self.versions:
-            data = {"supported": self.versions, "requested": version}
-            raise RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
-        capabilities = meta.get(f"{META}clientCapabilities")
-        if not isinstance(capabilities, dict) or not all(isinstance(value, dict) for value in capabilities.values()):
-            raise RpcError(
-                INVALID_PARAMS, f"_meta must have {META}clientCapabilities, an object of objects", status=400
-            )
-        if meta.get(f"{META}logLevel", LOG_LEVELS[0]) not in LOG_LEVELS:
-            raise RpcError(INVALID_PARAMS, "Invalid log level")
-
-    def _result(self, message: dict[str, Any], context: Context) -> dict[str, Any]:
-        method = message["method"]
-        handler = METHODS.get(method)
-        if handler is None or not served(method, self.capabilities):
-            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
-        call = Call(message, context, self._sealer)
-        try:
-            result = handler(self, call)
-        except NeedInput as need:
-            result = call.input_required(need.requests)
-        meta = {f"{META}serverInfo": self.info, **result.get("_meta", {})}
-        return {"resultType": "complete", **result, "_meta": meta}
+            return Reply(error_response(message, RpcError(INTERNAL_ERROR, f"{type(bug).__name__}: {bug}")))
 
     def _take_faults(self, method: str) -> list[Fault]:
         if not self._faults:
@@ -265,13 +356,13 @@ class _Scripted:
         self.left = left
 
 
-def _scripted_reply(message: dict[str, Any], value: Any) -> Reply:
+def _scripted_reply(message: dict[str, Any], value: Any, era: Era) -> Reply:
     if isinstance(value, Raw):
         return Reply({"id": message["id"]}, raw=value)
     if isinstance(value, dict) and "jsonrpc" in value:
         error = value.get("error")
         code = error.get("code") if isinstance(error, dict) else None
-        return Reply(value, RpcError(code, "").status if isinstance(code, int) else 200)
+        return Reply(value, RpcError(code, "").status if era.maps_codes and isinstance(code, int) else 200)
     return Reply({"jsonrpc": "2.0", "id": message["id"], "result": value})
 
 

@@ -1,5 +1,5 @@
 """Streamable HTTP: every message is a POST of its own, answered by JSON or by an event stream (spec:
-basic/transports/streamable-http).
+basic/transports/streamable-http). What the revisions before 2026-07-28 have beside that is in `http_legacy`.
 
 An exchange runs in the thread of its caller, on a connection that it has to itself. This module is cheap to import;
 what needs requests and urllib3 is imported when a link is opened.
@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..engine.call import Call
-from ..outcome import local_error
 from ..protocol.requests import Notification
+from ..protocol.versions import LEGACY
 from .base import Traits
 from .http_options import HttpOptions
+from .loading import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from ..engine.deadline import Deadline
     from .base import Inbound, Link
     from .http_link import HttpLink
+    from .http_session import SessionSlots
+    from .http_slots import Slots
+    from .sse import SseTransport
 
     Message = dict[str, Any]
 
@@ -30,23 +34,26 @@ class HttpTransport:
     wrong ones; nothing is read or sent before `open`.
     """
 
-    traits = Traits(eras=("modern",), cancel="drop", mirrors_headers=True)
+    traits = Traits(eras=("modern", "legacy"), cancel="drop", mirrors_headers=True, reopens=True)
 
     def __init__(self, url: str, **options: Any) -> None:
         self._options = HttpOptions(url, **options)
+        self._given = (url, options)
+        self._slots: Slots | SessionSlots | None = None
         self._link: HttpLink | None = None
 
     def open(self, inbound: Inbound, deadline: Deadline) -> Link:
-        """Read the environment and the certificates. No connection is made: the first request does that."""
-        problem = None
-        try:
-            from .http_link import HttpLink
-        except (ImportError, OSError) as error:  # no file descriptor left, for one
-            problem = str(error)
-        if problem is not None:
-            raise local_error("transport_failure", f"a module HTTP needs could not be loaded: {problem}")
-        self._close_link()
-        self._link = link = HttpLink(self._options)
+        """Read the environment and the certificates, the first time. No connection is made: the first request does
+        that. A link in the place of another begins without a session; calls that run on the other are not disturbed.
+        """
+        module = load("http_link")
+        before = self._link
+        if self._slots is None:
+            self._slots = module.make_slots(self._options)
+        link: HttpLink = module.HttpLink(self._options, self._slots, inbound)
+        self._link = link
+        if before is not None:
+            before.end_session(None)
         return link
 
     def exchange(self, call: Call) -> Iterator[Message]:
@@ -54,18 +61,31 @@ class HttpTransport:
         return link.exchange(call)
 
     def send(self, message: Message, link: Link, deadline: Deadline) -> None:
-        notification = Notification(message, link.version)  # type: ignore[attr-defined]
+        # Before there is a version only a server of the legacy era is answered.
+        notification = Notification(message, link.version or LEGACY[0])
         call = Call(0, notification, deadline)  # type: ignore[arg-type]
         call.body, call.link = notification.encode(), link
         list(self.exchange(call))  # nothing comes of it, unless it fails
 
-    def close(self, deadline: Deadline) -> None:
-        self._close_link()
+    def attend(self, link: Link, deadline: Deadline) -> None:
+        """Ask for the stream of what belongs to no request, and give it a moment to begin."""
+        link.session().attend(deadline)  # type: ignore[attr-defined]
 
-    def _close_link(self) -> None:
+    def older(self) -> SseTransport:
+        """The transport that came before this one (2024-11-05: basic/transports), for the same URL."""
+        from .sse import SseTransport
+
+        url, options = self._given
+        return SseTransport(url, **options)
+
+    def close(self, deadline: Deadline) -> None:
+        """End the session with the server, if there is one, and then everything."""
         link, self._link = self._link, None
+        slots, self._slots = self._slots, None
         if link is not None:
-            link.slots.close()
+            link.end_session(deadline)
+        if slots is not None:
+            slots.close()
 
     def __repr__(self) -> str:
         options = getattr(self, "_options", None)  # a traceback may show a transport whose options were refused

@@ -40,13 +40,13 @@ _cookies: Any = requests.cookies  # not everything in there is typed
 
 
 class Outgoing(PreparedRequest):
-    """One POST, made by hand: preparing it the usual way costs as much as sending it. `secret` are the headers whose
+    """One request, made by hand: preparing it the usual way costs as much as sending it. `secret` are the headers whose
     values must not be shown.
     """
 
-    def __init__(self, endpoint: Endpoint, headers: dict[str, str], body: bytes) -> None:
+    def __init__(self, method: str, endpoint: Endpoint, headers: dict[str, str], body: bytes | None) -> None:
         super().__init__()
-        self.method = "POST"
+        self.method = method
         self.url = endpoint.url
         self.headers = headers  # type: ignore[assignment]
         self.body = body
@@ -103,6 +103,9 @@ class _Connection:
         self._head = b""
         try:
             super().request(*args, **options)  # type: ignore[misc]
+            head, self._head = self._head, None
+            if head:  # no body came to go with it
+                super().send(head)  # type: ignore[misc]
         finally:
             self._head = None
 
@@ -220,7 +223,7 @@ class SlotAdapter(HTTPAdapter):
         headers = {**request.headers, **self._pool.proxy_headers} if self._forwarded(request) else request.headers
         url, connection.timeout = self.request_url(request), options["timeout"]
         with suppress(BrokenPipeError, ConnectionResetError):  # it may have been answered before it was read
-            connection.request("POST", url, request.body, headers, preload_content=False, decode_content=False)
+            connection.request(request.method, url, request.body, headers, preload_content=False, decode_content=False)
         return self.build_response(request, connection.getresponse())
 
     def build_response(self, request: PreparedRequest, raw: Any) -> Any:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..engine.call import Call
     from ..engine.deadline import Deadline
     from ..outcome import McpError
+    from .events import Event
     from .http_adapter import Outgoing
     from .http_link import HttpLink
 
@@ -43,14 +44,17 @@ CHUNK = 65536  # bytes a read may give
 DRAIN = 65536  # bytes of an unwanted body that are read to keep the connection
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 EXCERPT_SECONDS = 1.0  # how long to wait for the text of a refusal
+BATCHES = "2025-03-26"  # the one revision in which several messages may come as one array
 
 _DECODABLE = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
 
 
 class Answer:
-    """The answer to one POST of `call`, of which the head is there. `complete` is True once it is read to its end."""
+    """The answer to one request of `call`, of which the head is there. `complete` is True once it is read to its end,
+    `blank` once that end was reached without anything in it.
+    """
 
-    __slots__ = ("_encoded", "call", "complete", "connection", "link", "outgoing", "raw", "status")
+    __slots__ = ("_encoded", "blank", "call", "complete", "connection", "link", "outgoing", "raw", "status")
 
     def __init__(self, call: Call, link: HttpLink, outgoing: Outgoing, raw: Any, connection: Reading) -> None:
         self.call = call
@@ -60,6 +64,7 @@ class Answer:
         self.connection = connection
         self.status: int = raw.status
         self.complete = False
+        self.blank = False
         self._encoded = "content-encoding" in raw.headers
 
     @property
@@ -70,16 +75,9 @@ class Answer:
 
     def messages(self) -> Iterator[Message]:
         """What the answer to a request says, up to and including the response. Raises McpError for one that is none."""
-        self.call.status = self.status
+        if self.is_stream():
+            return self._messages()
         kind = self.content_type
-        if self._encoded:
-            encoding = self.raw.headers["content-encoding"].lower()
-            if not all(name.strip() in _DECODABLE for name in encoding.split(",")):
-                raise self._no_answer(
-                    b"", f"in content encoding {self._plain(encoding, 40)!r}, which was not asked for"
-                )
-        if kind == "text/event-stream":
-            return self._events()
         if self.status < 200:  # the connection is of no use any more: the real answer may follow
             raise self._no_answer(b"", "")
         if "json" in kind or (not kind and self.status not in (202, 204)):
@@ -89,6 +87,36 @@ class Answer:
         if message is None or not _is_answer(message, self.status):
             raise self._no_answer(data, "and no JSON-RPC message")
         return iter((message,))
+
+    def is_stream(self) -> bool:
+        """Whether the body is an event stream. Raises McpError when it cannot be decompressed."""
+        self.call.status = self.status
+        if self._encoded:
+            encoding = self.raw.headers["content-encoding"].lower()
+            if not all(name.strip() in _DECODABLE for name in encoding.split(",")):
+                raise self._no_answer(
+                    b"", f"in content encoding {self._plain(encoding, 40)!r}, which was not asked for"
+                )
+        return self.content_type == "text/event-stream"
+
+    def events(self) -> Iterator[Event]:
+        """The events of the stream. Raises McpError when one is too large, and for how the stream ends, when it is not
+        its proper end.
+        """
+        stream = EventStream(self.link.max_response_bytes)
+        while chunk := self._read():
+            overflow = False
+            try:
+                events = stream.feed(chunk)
+            except TooLarge as too_large:
+                events, overflow = too_large.events, True
+            yield from events
+            if overflow:
+                raise self._too_large()
+
+    def no_stream(self) -> McpError:
+        """The error of an answer that is no event stream, where one was asked for."""
+        return self._no_answer(self._take(DRAIN, EXCERPT_SECONDS), "and no event stream")
 
     def acknowledged(self) -> Iterator[Message]:
         """The answer to a notification: nothing. Raises McpError when it was refused, with what the server said."""
@@ -109,7 +137,7 @@ class Answer:
         if target.location is not None:
             data["location"] = self._plain(target.location, 300)
         why = self._plain(target.why, 500)
-        raise local_error(target.reason, f"{self._said()}, a redirect that is not followed: {why}", data=data)
+        raise local_error(target.reason, f"{self.said()}, a redirect that is not followed: {why}", data=data)
 
     def drain(self, seconds: float) -> bool:
         """Read what is left of the body, so that the connection can be kept; only as much and as long as it is worth.
@@ -126,15 +154,23 @@ class Answer:
         problem = "and an empty body"
         if data.strip():
             try:
-                message: Any = jsonrpc.decode(data)
+                value = jsonrpc.decode(data)
             except jsonrpc.Malformed as malformed:
                 problem = f"and a body that cannot be read: {malformed}"
             else:
-                if _is_answer(message, self.status):
-                    yield message
+                if messages := self._messages_in(value):
+                    yield from messages
                     return
                 problem = "and JSON that is no JSON-RPC response"
         raise self._no_answer(data, problem)
+
+    def _messages_in(self, value: Any) -> list[Message]:
+        """The messages of a body, when a response is among them."""
+        if isinstance(value, list) and self.link.version == BATCHES:
+            answers = [part for part in value if _is_answer(part, self.status)]
+            others = [part for part in value if isinstance(part, dict) and "method" in part]
+            return others + answers if answers else []
+        return [value] if _is_answer(value, self.status) else []
 
     def _whole(self) -> bytes:
         """The body, decompressed."""
@@ -163,34 +199,29 @@ class Answer:
 
     # -- a stream of events
 
-    def _events(self) -> Iterator[Message]:
-        stream = EventStream(self.link.max_response_bytes)
-        while chunk := self._read():
-            overflow = False
-            try:
-                events = stream.feed(chunk)
-            except TooLarge as too_large:
-                events, overflow = too_large.events, True
-            for event in events:
-                if event.name != "message" or not event.data:
-                    continue
-                message = self._decoded(event.data)
-                if message is None:
-                    continue
-                if "method" in message:
-                    yield message
-                    self.connection.check()  # a flood of them must not hide the end of the call
-                    continue
-                self.link.note_end(self.drain(self.link.drain_seconds))
+    def _messages(self) -> Iterator[Message]:
+        for event in self.events():
+            if event.name != "message" or not event.data:
+                continue
+            message = self._decoded(event.data)
+            if message is None:
+                continue
+            if "method" in message:
                 yield message
-                return
-            if overflow:
-                raise self._too_large()
+                self.connection.check()  # a flood of them must not hide the end of the call
+                continue
+            self.link.note_end(self.drain(self.link.drain_seconds))
+            yield message
+            return
+        raise self.cut_short()
+
+    def cut_short(self, why: str = "") -> McpError:
+        """The error of a stream that ended before the answer, or of one that is a refusal."""
         if self.status >= 300:
-            raise self._no_answer(b"", "and no JSON-RPC message")
-        raise local_error(
+            return self._no_answer(b"", "and no JSON-RPC message")
+        return local_error(
             "closed",
-            f"{self._said()}, but the event stream ended before the answer",
+            f"{self.said()}, but the event stream ended before the answer{why}",
             data={"http_status": self.status, "content_type": self._shown_type()},
         )
 
@@ -207,12 +238,12 @@ class Answer:
                 return None
             problem = str(malformed)
         if problem:
-            raise local_error("malformed", f"{self._said()} and an answer that cannot be read: {problem}")
+            raise local_error("malformed", f"{self.said()} and an answer that cannot be read: {problem}")
         if isinstance(message, dict):
             if isinstance(message.get("method"), str) or _is_answer(message, self.status):
                 return message
             if jsonrpc.same_id(message.get("id"), self.call.wire_id or 0) is not None:
-                raise local_error("malformed", f"{self._said()} and an answer that is no JSON-RPC message")
+                raise local_error("malformed", f"{self.said()} and an answer that is no JSON-RPC message")
         self.link.once("an event whose data is no JSON-RPC message")
         return None
 
@@ -253,18 +284,19 @@ class Answer:
 
     def _too_large(self) -> McpError:
         limit = self.link.max_response_bytes
-        text = f"{self._said()} with more than max_response_bytes={limit}"
+        text = f"{self.said()} with more than max_response_bytes={limit}"
         return local_error("too_large", text, data={"limit": limit})
 
     def _no_answer(self, body: bytes, problem: str) -> McpError:
         """The error of an answer without a JSON-RPC message in it."""
+        self.blank = self.complete and not body.strip()
         headers = self.raw.headers
         data: dict[str, Any] = {
             "http_status": self.status,
             "content_type": self._shown_type(),
             "excerpt": self._plain(body.decode("utf-8", "replace"), EXCERPT),
         }
-        said = self._said()
+        said = self.said()
         if 200 <= self.status < 300:
             shown = f": {data['excerpt']}" if data["excerpt"] else ""
             return local_error("malformed", f"{said} {problem}{shown}", data=data)
@@ -279,7 +311,7 @@ class Answer:
             data["challenge"] = self._plain(challenge, 1000)
         return local_error("unauthorized", text, data=data)
 
-    def _said(self) -> str:
+    def said(self) -> str:
         """Who answered with which status, in words."""
         reason = self._plain(self.raw.reason or "", 60)
         kind = f" ({self._shown_type()})" if self.content_type else ""

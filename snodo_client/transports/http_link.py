@@ -1,13 +1,14 @@
-"""A link to a Streamable HTTP endpoint: the settings every POST shares, and the conversation one POST begins.
+"""A link to an HTTP endpoint: the settings every request shares, and the conversation one request begins.
 
-The `requests.Session` of a link is where cookies, headers, proxies and certificates are kept; its environment is read
-once, when the link is made, and netrc never. The conversation is the closed list of what may be sent again: a redirect
-within the origin, and a list or a read whose kept connection had been closed by the server.
+The `requests.Session` behind the slots is where cookies, headers, proxies and certificates are kept; its environment is
+read once, when the slots are made, and netrc never. The conversation is the closed list of what may be sent again: a
+redirect within the origin, and what changes nothing on the server when its kept connection had been closed there.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from requests import PreparedRequest, Session
 from requests.structures import CaseInsensitiveDict
@@ -15,62 +16,146 @@ from requests.utils import select_proxy
 
 from ..log import logger
 from ..outcome import McpError, local_error
-from ..protocol import versions
+from ..protocol.versions import LEGACY
 from .base import Link
 from .http_adapter import Outgoing, sender
 from .http_answer import REDIRECTS, Answer
-from .http_options import BASE_HEADERS, spelled
+from .http_options import BASE_HEADERS, STREAM_HEADERS, spelled
 from .http_session import SessionSlots, relay
 from .http_slots import Slots
 from .http_trust import trust
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from ..engine.call import Call
+    from ..engine.deadline import Deadline
     from ..protocol.origins import Endpoint
+    from .base import Inbound
+    from .http_legacy import McpSession
     from .http_options import HttpOptions
 
     Message = dict[str, Any]
+
+T = TypeVar("T")
+
+SESSION_ID = "Mcp-Session-Id"
 
 DRAIN_SECONDS = 0.02  # seconds a stream has to end after its answer, for its connection to be kept
 LEAST_DRAIN_SECONDS = 0.002
 
 
 class HttpLink(Link):
-    """`name` is the URL without its query. `version` is the protocol version of the last request."""
+    """`name` is the URL without its query. The connections are those of the transport, and outlive the link; what
+    arrives outside an exchange goes to `inbound`.
+    """
 
-    __slots__ = ("_options", "_said", "drain_seconds", "endpoint", "max_response_bytes", "slots", "version")
+    __slots__ = (
+        "_mcp_session",
+        "_options",
+        "_said",
+        "drain_seconds",
+        "endpoint",
+        "inbound",
+        "max_response_bytes",
+        "slots",
+    )
 
-    def __init__(self, options: HttpOptions) -> None:
+    def __init__(self, options: HttpOptions, slots: Slots | SessionSlots, inbound: Inbound) -> None:
         super().__init__(options.endpoint.name)
         self.endpoint = options.endpoint
         self.max_response_bytes = options.max_response_bytes
         self.drain_seconds = DRAIN_SECONDS
-        self.version = versions.MODERN[0]
-        self.slots: Slots | SessionSlots = _slots(options)
+        self.slots = slots
+        self.inbound = inbound
         self._options = options
+        self._mcp_session: McpSession | None = None
         self._said: set[str] = set()
 
     def exchange(self, call: Call) -> Iterator[Message]:
         """Send the call's POST and yield what comes back for it."""
-        messages = _converse(call, self, self.slots)
-        return relay(call, self.slots, messages) if isinstance(self.slots, SessionSlots) else messages
+        if call.request.version in LEGACY:
+            return self.session().exchange(call)
+        return self.in_owner(call, self.converse(call, _read))
 
-    def outgoing(self, call: Call, endpoint: Endpoint) -> Outgoing:
-        """The POST of a call."""
-        mirrored = call.request.headers()
-        self.version = mirrored["MCP-Protocol-Version"]
-        headers = {**BASE_HEADERS, **mirrored, "Content-Length": str(len(call.body))}
-        outgoing = Outgoing(endpoint, headers, call.body)
+    def session(self) -> McpSession:
+        """What there is to the link in the legacy era."""
+        if self._mcp_session is None:
+            from .http_legacy import McpSession
+
+            self._mcp_session = McpSession(self)
+        return self._mcp_session
+
+    def end_session(self, deadline: Deadline | None) -> None:
+        """The link is not used any more. With a deadline, the server is told."""
+        if self._mcp_session is not None:
+            self._mcp_session.end(deadline)
+
+    def in_owner(self, call: Call, conversation: Iterator[Message]) -> Iterator[Message]:
+        """A conversation in the thread that owns the call, whose wait ends on time whatever is sent through."""
+        return relay(call, self.slots, conversation) if isinstance(self.slots, SessionSlots) else conversation
+
+    def on_its_own(self, call: Call) -> None:
+        """Let `wake` reach the conversation of a call that has a thread of its own."""
+        if isinstance(self.slots, SessionSlots):
+            call.wake = partial(self.slots.wake, call)
+
+    def converse(
+        self,
+        call: Call,
+        read: Callable[[Answer], Iterator[T]],
+        *,
+        method: str = "POST",
+        headers: dict[str, str] | None = None,
+        endpoint: Endpoint | None = None,
+    ) -> Iterator[T]:
+        """Send one request and yield what `read` finds in the answer to it, which has any status but a redirect. Only
+        a POST has the call's body. `headers` are those of the legacy era. Closing the iterator gives up the connection
+        unless the answer is complete. Raises McpError.
+        """
+        slots: Any = self.slots
+        endpoint, hops, resent, fresh = endpoint or self.endpoint, 0, False, False
+        while True:
+            outgoing = self._outgoing(call, endpoint, method, headers)
+            lease = slots.lease(call, resent=resent, fresh=fresh)
+            answer = None
+            try:
+                lease.begin()
+                raw = lease.send(outgoing, may_repeat=call.request.idempotent and not fresh)
+                resent = True
+                if raw is None:
+                    fresh = True
+                    continue
+                answer = Answer(call, self, outgoing, raw, lease)
+                if answer.status in REDIRECTS:
+                    hops += 1
+                    endpoint = answer.redirected(hops)
+                    continue
+                yield from read(answer)
+                return
+            finally:
+                lease.release(answer is not None and answer.complete)
+
+    def _outgoing(self, call: Call, endpoint: Endpoint, method: str, legacy: dict[str, str] | None) -> Outgoing:
+        body = None
+        if method == "POST":
+            body = call.body
+            headers = {**BASE_HEADERS, **call.request.headers(), "Content-Length": str(len(body))}
+        else:
+            headers = dict(STREAM_HEADERS)
+        outgoing = Outgoing(method, endpoint, headers, body)
+        if legacy:
+            headers.update(legacy)
+            if SESSION_ID in legacy:
+                outgoing.secret[SESSION_ID] = legacy[SESSION_ID]
         if isinstance(self.slots, Slots):
             outgoing.proxy = self.slots.proxy
         options = self._options
         if options.headers:
             secret = options.headers if isinstance(options.headers, dict) else self._evaluated(options.headers)
             headers.update(secret)
-            outgoing.secret = dict(secret)
+            outgoing.secret.update(secret)
         if options.token is not None:
             headers["Authorization"] = outgoing.secret["Authorization"] = f"Bearer {options.token}"
         elif options.auth is not None:
@@ -121,31 +206,12 @@ class HttpLink(Link):
             logger("http").warning("%s sent %s; it is tolerated, and this is said once", self.name, what)
 
 
-def _converse(call: Call, link: HttpLink, slots: Any) -> Iterator[Message]:
-    endpoint, hops, resent, fresh = link.endpoint, 0, False, False
-    while True:
-        outgoing = link.outgoing(call, endpoint)
-        lease = slots.lease(call, resent=resent, fresh=fresh)
-        answer = None
-        try:
-            lease.begin()
-            raw = lease.send(outgoing, may_repeat=call.request.idempotent and not fresh)
-            resent = True
-            if raw is None:
-                fresh = True
-                continue
-            answer = Answer(call, link, outgoing, raw, lease)
-            if answer.status in REDIRECTS:
-                hops += 1
-                endpoint = answer.redirected(hops)
-                continue
-            yield from answer.acknowledged() if call.wire_id is None else answer.messages()
-            return
-        finally:
-            lease.release(answer is not None and answer.complete)
+def _read(answer: Answer) -> Iterator[Message]:
+    return answer.acknowledged() if answer.call.wire_id is None else answer.messages()
 
 
-def _slots(options: HttpOptions) -> Slots | SessionSlots:
+def make_slots(options: HttpOptions) -> Slots | SessionSlots:
+    """The connections of a transport, for all its links. Reads the environment and the certificates."""
     endpoint = options.endpoint
     if options.session is not None:
         return SessionSlots(options.session, endpoint.name, options.connect_timeout)

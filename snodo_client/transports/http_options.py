@@ -34,6 +34,13 @@ BASE_HEADERS = {
     "Content-Type": "application/json",
 }
 
+# Of requests without a body: a GET that asks for a stream, and the DELETE of a session.
+STREAM_HEADERS = {
+    "User-Agent": BASE_HEADERS["User-Agent"],
+    "Accept": "text/event-stream",
+    "Accept-Encoding": BASE_HEADERS["Accept-Encoding"],
+}
+
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 

@@ -113,7 +113,7 @@ class SessionLease:
         session, headers = self.slots.session, outgoing.headers
         # An authenticator that does nothing keeps netrc out.
         auth = _nothing if "Authorization" in headers or session.auth is None else session.auth
-        request = Request("POST", outgoing.url, headers=headers, data=outgoing.body, auth=auth)
+        request = Request(outgoing.method, outgoing.url, headers=headers, data=outgoing.body, auth=auth)
         prepared: Any = session.prepare_request(request)
         prepared.register_hook("response", _without_location)
         added = {name: value for name, value in prepared.headers.items() if headers.get(name) != value}

@@ -133,7 +133,7 @@ class Lease:
     def begin(self) -> None:
         """From here on the exchange can be ended. Raises what ended it already."""
         self.call.wake = self.kill
-        reaper.watch(self)
+        self._limit_to(self.call.deadline)
         self.check()
 
     def send(self, outgoing: Any, *, may_repeat: bool) -> Any:
@@ -183,9 +183,17 @@ class Lease:
 
     def hurry(self, limit: Deadline) -> None:
         """Bound what is read from now on."""
-        self.limit = limit
+        self._limit_to(limit)
         if self.slot.alive:
             self.slot.connection.sock.settimeout(max(limit.left(), 0.001))
+
+    def _limit_to(self, limit: Deadline) -> None:
+        """The reaper is for what has an end: a stream that may last for ever would keep it awake for nothing."""
+        self.limit = limit
+        if limit.left() < LONGEST_WAIT:
+            reaper.watch(self)
+        else:
+            reaper.forget(self)
 
     @property
     def reusable(self) -> bool:
@@ -209,7 +217,7 @@ class Lease:
             self.call.delivery = "not_sent"
         connect_timeout = self.slots.connect_timeout
         if connect_timeout is not None:
-            self.limit = self.call.deadline.sub(connect_timeout)
+            self._limit_to(self.call.deadline.sub(connect_timeout))
         what = f"the proxy {host}:{port}" if proxied else self.slots.what
         sock = dial(host, port, what, self.limit, self._check_call)
         try:
@@ -228,7 +236,7 @@ class Lease:
     def connected(self) -> None:
         """TCP, a proxy's consent and TLS are there: the request goes out."""
         self.up = True
-        self.limit = self.call.deadline
+        self._limit_to(self.call.deadline)
         self.call.delivery = "unknown"
         self.slot.connection.sock.settimeout(self.io_timeout())
 

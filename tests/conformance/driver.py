@@ -26,6 +26,7 @@ def main(url: str) -> None:
         ("http", url),
         protocol="auto" if version == MODERN else version,
         client_capabilities=["elicitation", "roots", "sampling"],
+        handlers={"form": lambda request: consent(request.schema)},
         timeout=10,
     )
     with client:
@@ -74,6 +75,12 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     if request["method"] != "elicitation/create":
         raise ValueError(f"no answer for {request['method']}")
     return {"action": "accept", "content": sample(request["params"]["requestedSchema"])}
+
+
+def consent(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same of a person who fills in only what has no default: the library knows the rest."""
+    fields = schema.get("properties", {}).items()
+    return {"action": "accept", "content": {name: sample(part) for name, part in fields if "default" not in part}}
 
 
 def sample(schema: dict[str, Any]) -> Any:

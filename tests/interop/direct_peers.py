@@ -1,7 +1,7 @@
 """The scenarios with a server object in the process of the client.
 
-``python -m interop.direct_peers mcp`` (or ``fastmcp``) runs every one in an environment that has these SDKs and prints
-a line of JSON for each: its name, and the traceback when it failed.
+``python -m interop.direct_peers NAME``, with the name of one of `quirks.IN_PROCESS`, runs every one in an environment
+that has the SDK and prints a line of JSON for each: its name, and the traceback when it failed.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import sys
 import traceback
 from pathlib import Path
 
+from interop.legacy_scenarios import make_bench, scenarios_of
 from interop.quirks import IN_PROCESS
-from interop.scenarios import SCENARIOS, Bench
 
 from snodo_client import Client
 
 SECONDS = 90  # for all scenarios of one server together
 
 
-def main(kind: str) -> None:
+def main(name: str) -> None:
     faulthandler.dump_traceback_later(SECONDS, exit=True)
     logging.disable(logging.CRITICAL)
     sys.path.insert(0, str(Path(__file__).parent / "servers"))
-    server = importlib.import_module(f"{kind}_server").make_server()
-    peer = next(peer for peer in IN_PROCESS if peer.server == kind)
-    bench = Bench(peer, lambda **options: Client.direct(server, **options))
-    for name, scenario in SCENARIOS.items():
+    peer = next(peer for peer in IN_PROCESS if peer.name == name)
+    server = importlib.import_module(f"{peer.server}_server").make_server()
+    bench = make_bench(peer, lambda **options: Client.direct(server, **options))
+    for name, scenario in scenarios_of(peer).items():
         try:
             scenario(bench)
             failure = None

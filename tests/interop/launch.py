@@ -1,9 +1,10 @@
-"""Starts the peers' servers and ends them, and counts the connections that are made to one."""
+"""Starts the peers' servers and ends them, gives our clients to them, and counts the connections made to one."""
 
 from __future__ import annotations
 
 import os
 import selectors
+import shlex
 import signal
 import socket
 import subprocess
@@ -14,52 +15,104 @@ from threading import Thread
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from interop.legacy_scenarios import make_bench
+
+from snodo_client import Client
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
     from interop.quirks import Peer
+    from interop.scenarios import Bench
 
     from peers import Peers
 
 SERVERS = Path(__file__).parent / "servers"
 START_SECONDS = 30.0
 END_SECONDS = 5.0
+GATEWAYS = {
+    "gateway-stateless": (["--outputTransport", "streamableHttp"], "http", "/mcp"),
+    "gateway-http": (["--outputTransport", "streamableHttp", "--stateful"], "http", "/mcp"),
+    "gateway-sse": (["--outputTransport", "sse"], "http", "/sse"),
+    "gateway-websocket": (["--outputTransport", "ws"], "ws", "/message"),
+}
+EVERYTHING = {"http": ("streamableHttp", "/mcp"), "sse": ("sse", "/sse")}
 
 
 def command(peers: Peers, peer: Peer, *arguments: str) -> list[str]:
     """The command line of a peer's server."""
-    if peer.server == "ts":
-        return [str(peers.node), str(SERVERS / "ts_server.mjs"), str(peers.packages), *arguments]
-    return [str(peers.modern), str(SERVERS / f"{peer.server}_server.py"), *arguments]
+    match peer.server:
+        case "ts":
+            return [str(peers.node), str(SERVERS / "ts_server.mjs"), str(peers.packages), *arguments]
+        case "everything":
+            return [*peers.everything, *arguments]
+        case "time":
+            assert peers.mcp_time is not None
+            return peers.mcp_time
+        case server:
+            python = peers.legacy if server == "legacy" else peers.modern
+            return [str(python), str(SERVERS / f"{server}_server.py"), *arguments]
+
+
+def bench(peers: Peers, peer: Peer, stack: ExitStack) -> Bench:
+    """The bench of a peer over its connection, whose server is up until the stack is left."""
+    where = stack.enter_context(target(peers, peer))
+    made = make_bench(peer, lambda **options: Client.connect(where, **options))
+    made.target = where
+    stack.callback(made.close)
+    return made
+
+
+@contextmanager
+def target(peers: Peers, peer: Peer) -> Iterator[Any]:
+    """What to connect to for a peer over its connection. Other than over stdio, its server is up inside the `with`."""
+    if peer.connection == "stdio":
+        program, *arguments = command(peers, peer, "stdio")
+        yield "stdio", program, arguments
+    else:
+        kind = peer.connection.removeprefix("gateway-")
+        with serving(peers, peer) as url:
+            yield kind if kind in ("sse", "websocket") else "http", url
 
 
 @contextmanager
 def serving(peers: Peers, peer: Peer) -> Iterator[str]:
     """The URL of a peer's server, which is up inside the `with`."""
     if peer.connection == "proxy":
-        with socket.create_server(("127.0.0.1", 0)) as free:  # its own choice of a port would not be told
-            port = free.getsockname()[1]
-        address = ["--host", "127.0.0.1", "--port", str(port)]
-        with running([*peers.mcp_proxy, *address, "--", *command(peers, peer, "stdio")]) as server:
-            until(lambda: server.poll() is not None or accepts(port), START_SECONDS)
-            assert server.poll() is None, f"mcp-proxy ended with code {server.returncode}"
+        inner = ["--", *command(peers, peer, "stdio")]
+        with listening(lambda port: [*peers.mcp_proxy, "--host", "127.0.0.1", "--port", port, *inner]) as port:
             yield f"http://127.0.0.1:{port}/mcp"
+    elif peer.connection.startswith("gateway-"):
+        output, scheme, path = GATEWAYS[peer.connection]
+        options = ["--stdio", shlex.join(command(peers, peer, "stdio")), "--logLevel", "none", *output]
+        with listening(lambda port: [*peers.supergateway, *options, "--port", port]) as port:
+            yield f"{scheme}://127.0.0.1:{port}{path}"
+    elif peer.server == "everything":
+        mode, path = EVERYTHING[peer.connection]
+        with listening(lambda port: ["env", f"PORT={port}", *command(peers, peer, mode)]) as port:
+            yield f"http://127.0.0.1:{port}{path}"
     else:
-        with running(command(peers, peer, "http", "0")) as server:
+        with running(command(peers, peer, peer.connection, "0")) as server:
             yield first_line(server)
 
 
 @contextmanager
-def running(arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process and all it starts, ended with the `with`."""
-    process = subprocess.Popen(
-        arguments,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
+def listening(arguments: Callable[[str], list[str]]) -> Iterator[int]:
+    """The port of a server that has to be told one, and would not tell which it has chosen itself."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with running(arguments(str(port)), stdout=subprocess.DEVNULL) as server:
+        until(lambda: server.poll() is not None or accepts(port), START_SECONDS)
+        assert server.poll() is None, f"it ended with code {server.returncode}"
+        yield port
+
+
+@contextmanager
+def running(arguments: list[str], stdout: int = subprocess.PIPE) -> Iterator[subprocess.Popen[bytes]]:
+    """A process and all it starts, ended with the `with`. Its stdin stays open: some leave when it ends."""
+    process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=stdout, start_new_session=True)
     with process:
         try:
             yield process

@@ -13,7 +13,7 @@ from snodo_client import Client, InputRequired, McpError, Ok
 from support.waiting import together, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from interop.quirks import Peer
 
@@ -30,7 +30,13 @@ SCENARIOS: dict[str, Scenario] = {}
 
 
 class Bench:
-    """A peer that is up, and how to reach it. `client` is the one that most scenarios share."""
+    """A peer that is up, and how to reach it.
+
+    client: the one that most scenarios share; own: its options. target: what to connect to, for a peer with a process.
+    """
+
+    own: Mapping[str, Any] = {"client_capabilities": ["elicitation"]}
+    target: Any = None
 
     def __init__(self, peer: Peer, connect: Callable[..., Client]) -> None:
         self.peer = peer
@@ -40,11 +46,11 @@ class Bench:
     @property
     def client(self) -> Client:
         if self._client is None:
-            self._client = self.connect(client_capabilities=["elicitation"])
+            self._client = self.connect(**self.own)
         return self._client
 
     def connect(self, **options: Any) -> Client:
-        return self._connect(**options)
+        return self._connect(**{"protocol": self.peer.protocol, **options})
 
     def close(self) -> None:
         if self._client is not None:
@@ -149,8 +155,8 @@ def an_unknown_tool(bench: Bench) -> None:
 
 @scenario
 def an_unknown_method(bench: Bench) -> None:
-    error = sent_error(bench.client.request("com.example/nothing"), -32601)
-    assert error.data == ("com.example/nothing" if bench.peer.names_method else None)
+    error = sent_error(bench.client.request("com.example/nothing"), bench.peer.unknown_method)
+    assert (error.data == "com.example/nothing") is bench.peer.names_method
 
 
 @scenario
@@ -190,7 +196,8 @@ def resources(bench: Bench) -> None:
     for uri, text in (("peer://greeting", "hello"), ("peer://items/7", "item 7")):
         (content,) = bench.client.read_resource(uri).unwrap()["contents"]
         assert (content["uri"], content["mimeType"], content["text"]) == (uri, "text/plain", text)
-    assert sent_error(bench.client.read_resource("peer://nowhere"), -32602).data == {"uri": "peer://nowhere"}
+    error = sent_error(bench.client.read_resource("peer://nowhere"), bench.peer.unknown_resource)
+    assert (error.data == {"uri": "peer://nowhere"}) is bench.peer.names_resource
 
 
 @scenario

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from interop import launch
+from interop.legacy_scenarios import scenarios_of
 from interop.quirks import IN_PROCESS, WIRE
-from interop.scenarios import CALL_SECONDS, SCENARIOS, Bench, sent_error, text_of
+from interop.scenarios import CALL_SECONDS, sent_error, text_of
 
 from snodo_client import Client, McpError
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from interop.quirks import Peer
+    from interop.scenarios import Bench
 
     from peers import Peers
 
@@ -28,47 +30,44 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
-class Wire(Bench):
-    """A peer in a process of its own. url: where it listens, None for stdio."""
-
-    def __init__(self, peers: Peers, peer: Peer, stack: ExitStack) -> None:
-        self.url: str | None = None
-        target: Any = ("stdio", *split(launch.command(peers, peer, "stdio")))
-        if peer.connection != "stdio":
-            target = self.url = stack.enter_context(launch.serving(peers, peer))
-        super().__init__(peer, lambda **options: Client.connect(target, **options))
-        stack.callback(self.close)
-
-
-def split(command: list[str]) -> tuple[str, list[str]]:
-    return command[0], command[1:]
+def each(peers: list[Peer]) -> Any:
+    """Every one of these peers with every scenario there is for it."""
+    return pytest.mark.parametrize(
+        ("peer", "scenario"),
+        [
+            pytest.param(peer, scenario, id=f"{peer.name}-{scenario}")
+            for peer in peers
+            for scenario in scenarios_of(peer)
+        ],
+    )
 
 
 @pytest.fixture(scope="module")
-def wire(peers: Peers) -> Iterator[Callable[[Peer], Wire]]:
+def wire(peers: Peers) -> Iterator[Callable[[Peer], Bench]]:
     """Each peer's server, started when it is first asked for, once for all tests of this module."""
-    benches: dict[str, Wire] = {}
+    benches: dict[str, Bench] = {}
     with ExitStack() as stack:
 
-        def bench(peer: Peer) -> Wire:
+        def bench(peer: Peer) -> Bench:
             if peer.name not in benches:
-                benches[peer.name] = Wire(peers, peer, stack)
+                benches[peer.name] = launch.bench(peers, peer, stack)
             return benches[peer.name]
 
         yield bench
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("peer", WIRE, ids=lambda peer: peer.name)
-def test_over_a_wire(wire: Callable[[Peer], Wire], peer: Peer, scenario: str) -> None:
-    SCENARIOS[scenario](wire(peer))
+@each(WIRE)
+def test_over_a_wire(wire: Callable[[Peer], Bench], peer: Peer, scenario: str) -> None:
+    scenarios_of(peer)[scenario](wire(peer))
 
 
-@pytest.mark.parametrize("peer", [peer for peer in WIRE if peer.connection != "stdio"], ids=lambda peer: peer.name)
-def test_http_connections_are_used_again(wire: Callable[[Peer], Wire], peer: Peer) -> None:
+MODERN_HTTP = [peer for peer in WIRE if not peer.legacy and peer.connection != "stdio"]
+
+
+@pytest.mark.parametrize("peer", MODERN_HTTP, ids=lambda peer: peer.name)
+def test_http_connections_are_used_again(wire: Callable[[Peer], Bench], peer: Peer) -> None:
     """Whatever the answer was: JSON, an event stream, an error status. Only a call that is cut short costs one."""
-    url = wire(peer).url
-    assert url is not None
+    _, url = wire(peer).target
     with launch.Relay(url) as relay, Client.connect(relay.url) as client:
         for _ in range(2):
             assert client.call_tool("add", {"a": 1, "b": 2}).unwrap()["structuredContent"] == {"total": 3}
@@ -91,14 +90,15 @@ def report(peers: Peers) -> Callable[[Peer], Report]:
 
     def run(peer: Peer) -> Report:
         if peer.name not in reports:
+            python = peers.legacy if peer.server == "legacy" else peers.modern
             done = subprocess.run(
-                [peers.modern, "-m", "interop.direct_peers", peer.server],
+                [python, "-m", "interop.direct_peers", peer.name],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
                 capture_output=True,
                 text=True,
                 check=False,
             )
-            missing = dict.fromkeys(SCENARIOS, f"exit code {done.returncode}, stderr:\n{done.stderr[-5000:]}")
+            missing = dict.fromkeys(scenarios_of(peer), f"exit code {done.returncode}, stderr:\n{done.stderr[-5000:]}")
             lines = [json.loads(line) for line in done.stdout.splitlines()]
             reports[peer.name] = {**missing, **{line["name"]: line["failure"] for line in lines}}
         return reports[peer.name]
@@ -106,8 +106,7 @@ def report(peers: Peers) -> Callable[[Peer], Report]:
     return run
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("peer", IN_PROCESS, ids=lambda peer: peer.name)
+@each(IN_PROCESS)
 def test_in_process(report: Callable[[Peer], Report], peer: Peer, scenario: str) -> None:
     failure = report(peer)[scenario]
     assert failure is None, failure

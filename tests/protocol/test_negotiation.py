@@ -93,7 +93,7 @@ def refused_over_http(status: int, code: int = -32000) -> McpError:
 
 def legacy(verdict: Any, version: str = OLD) -> Agreement:
     assert isinstance(verdict, Agreement), verdict
-    assert (verdict.era, verdict.version, verdict.pinned) == ("legacy", version, False)
+    assert (verdict.era, verdict.version) == ("legacy", version)
     assert verdict.server_info == {"name": "old", "version": "0.1"}
     assert verdict.capabilities == {"tools": {}}
     return verdict
@@ -125,6 +125,7 @@ def test_what_no_era_of_the_transport_has_is_refused_without_asking(allowed: tup
 def test_a_legacy_pin_never_probes_and_is_enforced(version: str) -> None:
     agreement, asked = negotiate(initialized(version), allowed=(version,))
     assert legacy(agreement, version).probed == "initialize"
+    assert agreement.pinned
     assert asked == [f"initialize {version}"]
     for other in (*set(versions.KNOWN) - {version}, "2099-01-01"):
         error, asked = negotiate(initialized(other), allowed=(version,))
@@ -147,8 +148,8 @@ def test_some_older_versions_may_be_allowed() -> None:
 
 def test_a_legacy_transport_is_never_probed() -> None:
     agreement, asked = negotiate(initialized(OLDEST), eras=("legacy",))
-    assert legacy(agreement, OLDEST)
-    assert asked == [INITIALIZE]
+    assert legacy(agreement, OLDEST).why.startswith("this connection carries nothing newer")
+    assert (agreement.pinned, asked) == (False, [INITIALIZE])
 
 
 @pytest.mark.parametrize("version", versions.LEGACY)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snodo_client.protocol.origins import MAX_REDIRECTS, Endpoint, Refusal, endpoint, origin, redirected
+from snodo_client.protocol.origins import MAX_REDIRECTS, Endpoint, Refusal, announced, endpoint, origin, redirected
 
 BASE = endpoint("https://example.com/mcp?key=k")
 
@@ -177,3 +177,67 @@ def test_endpoint_raises_nothing_but_value_errors(text: str) -> None:
         except ValueError:
             continue
         assert endpoint(named.url).url == named.url
+
+
+# -- the address that an HTTP+SSE server names
+
+STREAM = endpoint("https://example.com/a/sse?key=k")
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ("/m?sid=1", "https://example.com/m?sid=1"),
+        ("m", "https://example.com/a/m"),
+        ("./m", "https://example.com/a/m"),
+        ("../../m", "https://example.com/m"),
+        ("?sid=2", "https://example.com/a/sse?sid=2"),
+        ("//example.com/m", "https://example.com/m"),
+        ("https://example.com:443/m", "https://example.com/m"),
+        ("HTTPS://EXAMPLE.COM/m", "https://example.com/m"),
+        ("/m#part", "https://example.com/m"),
+        (" /m \r\n", "https://example.com/m"),
+        ("/\u00fc", "https://example.com/%C3%BC"),
+    ],
+)
+def test_an_address_is_resolved_against_the_stream(reference: str, expected: str) -> None:
+    found = announced(STREAM, reference)
+    assert isinstance(found, Endpoint)
+    assert found.url == expected
+
+
+@pytest.mark.parametrize(
+    ("reference", "elsewhere"),
+    [
+        ("//evil.example/m?SEKRET", "https://evil.example"),
+        ("http://example.com/m", "http://example.com"),
+        ("https://example.com:444/m", "https://example.com:444"),
+        ("https://example.com./m", "https://example.com."),
+        ("https://example.com.evil.example/", "https://example.com.evil.example"),
+    ],
+)
+def test_an_address_of_another_origin_is_refused(reference: str, elsewhere: str) -> None:
+    found = announced(STREAM, reference)
+    assert isinstance(found, Refusal)
+    assert (found.reason, found.location) == ("cross_origin_endpoint", elsewhere)
+    assert "SEKRET" not in found.why
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["", " \n", "/a b", "\\\\evil.example\\m", "https:\\evil.example", "https://user@example.com/", "ftp://x/",
+     "javascript:x", "https://[/", "https://example.com:0/", "/" + "x" * 9000],
+)  # fmt: skip
+def test_an_address_that_is_none_is_refused(reference: str) -> None:
+    found = announced(STREAM, reference)
+    assert isinstance(found, Refusal)
+    assert (found.reason, found.location) == ("malformed", None)
+
+
+@given(st.text(max_size=40) | st.from_regex(r"(https?:)?//[^\s]{0,12}example\.com[^\s]{0,12}"))
+def test_no_address_leads_elsewhere(reference: str) -> None:
+    found = announced(STREAM, reference)
+    if isinstance(found, Endpoint):
+        parts = urlsplit(found.url)
+        assert (parts.scheme, parts.netloc) == ("https", "example.com")
+        assert found.url.isascii()

@@ -1,4 +1,6 @@
-"""The official JSON Schema of the 2026-07-28 revision, as a judge of what a server sends."""
+"""The official JSON Schemas, as judges of what is sent: for what servers send the one of the 2026-07-28 revision, for
+what clients send those of all revisions.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from typing import Any
 
 import jsonschema
 
-SCHEMA = Path(__file__).parent / "schemas" / "2026-07-28.json"
+VERSION = "2026-07-28"
+SCHEMAS = Path(__file__).parent / "schemas"
+SCHEMA = SCHEMAS / f"{VERSION}.json"
 RESULTS = {
     "server/discover": "DiscoverResult",
     "tools/list": "ListToolsResult",
@@ -39,14 +43,31 @@ NOTIFICATIONS = {
 
 
 @functools.cache
-def _validator(definition: str) -> jsonschema.Draft202012Validator:
-    schema = json.loads(SCHEMA.read_text())
-    return jsonschema.Draft202012Validator({"$defs": schema["$defs"], "$ref": f"#/$defs/{definition}"})
+def _validator(definition: str, version: str) -> Any:
+    schema = json.loads((SCHEMAS / f"{version}.json").read_text())
+    where = "$defs" if "$defs" in schema else "definitions"
+    judge = jsonschema.validators.validator_for(schema)
+    return judge({where: schema[where], "$ref": f"#/{where}/{definition}"})
 
 
-def check(value: Any, definition: str) -> None:
-    """Fail unless the value is what the definition says."""
-    _validator(definition).validate(value)
+def check(value: Any, definition: str, version: str = VERSION) -> None:
+    """Fail unless the value is what the definition of the revision says."""
+    _validator(definition, version).validate(value)
+
+
+def check_from_client(message: dict[str, Any], version: str) -> None:
+    """Fail unless a client of the revision may send this."""
+    if "method" in message:
+        kind = "Request" if "id" in message else "Notification"
+        check(message, f"JSONRPC{kind}", version)
+        check(message, f"Client{kind}", version)
+    else:
+        renamed = version >= "2025-11-25"
+        if "error" in message:
+            check(message, "JSONRPCErrorResponse" if renamed else "JSONRPCError", version)
+        else:
+            check(message, "JSONRPCResultResponse" if renamed else "JSONRPCResponse", version)
+            check(message["result"], "ClientResult", version)
 
 
 def check_from_server(message: dict[str, Any], method: str) -> dict[str, Any]:

@@ -9,17 +9,18 @@ from pathlib import Path
 
 from peers import Peers
 
-SPEC_VERSION = "2026-07-28"
 SCENARIO_SECONDS = 60
 
 
-def run_scenario(peers: Peers, side: str, scenario: str, folder: Path, *arguments: str) -> Counter[str]:
-    """Run a ``client`` or ``server`` scenario; returns how many checks ended with which status.
+def run_scenario(
+    peers: Peers, side: str, scenario: str, folder: Path, *arguments: str, version: str = "2026-07-28"
+) -> Counter[str]:
+    """Run a ``client`` or ``server`` scenario at a revision; returns how many checks ended with which status.
 
     Fails unless the suite exits with 0 and no check ended as FAILURE or WARNING. The suite's own verdict is not enough:
     a run in which nothing was checked passes there, so the caller has to look at the number of successes.
     """
-    command = [*peers.conformance, side, *arguments, "--scenario", scenario, "--spec-version", SPEC_VERSION]
+    command = [*peers.conformance, side, *arguments, "--scenario", scenario, "--spec-version", version]
     done = subprocess.run(
         [*command, "--force", "--output-dir", str(folder)],
         stdin=subprocess.DEVNULL,

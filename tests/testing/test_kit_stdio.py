@@ -3,58 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
+from support.kit_child import DEMO, Child
 from support.mcp_requests import META, VERSION, request, tool_call
-from support.mcp_schema import check_from_server
-
-DEMO = [sys.executable, "-m", "snodo_client.testing", "stdio"]
-
-
-class Child:
-    """A server process. Every line it writes is held to the schema, unless a test reads it raw."""
-
-    def __init__(self, command: list[str]) -> None:
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.stdin, self.stdout = self.process.stdin, self.process.stdout
-        self.methods: dict[Any, str] = {}
-
-    def send(self, *messages: dict[str, Any]) -> None:
-        for message in messages:
-            self.methods[message.get("id")] = message["method"]
-            self.write(json.dumps(message).encode() + b"\n")
-
-    def write(self, data: bytes) -> None:
-        self.stdin.write(data)
-        self.stdin.flush()
-
-    def read(self) -> dict[str, Any]:
-        message: dict[str, Any] = json.loads(self.stdout.readline())
-        return check_from_server(message, self.methods.get(message.get("id"), ""))
-
-    def read_all(self, count: int) -> dict[Any, dict[str, Any]]:
-        return {message.get("id"): message for message in (self.read() for _ in range(count))}
-
-    def end(self) -> int:
-        """Close the input; the exit code."""
-        self.stdin.close()
-        return self.process.wait(10)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(10)
-        for pipe in (self.stdin, self.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
 
 
 @pytest.fixture

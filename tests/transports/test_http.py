@@ -17,7 +17,7 @@ from snodo_client.engine.deadline import Deadline
 from snodo_client.outcome import McpError, Ok
 from snodo_client.protocol import jsonrpc
 from snodo_client.transports.http import HttpTransport
-from support.http_calls import call_tool, connect, error_of, exchange, failed, make_call, opened, text_of
+from support.http_calls import VERSION, call_tool, connect, error_of, exchange, failed, make_call, opened, text_of
 from support.scripted_http import Peer, Request, ScriptedServer, each_request, replies, result
 from support.waiting import until
 
@@ -274,6 +274,7 @@ def test_delivery_is_not_sent_when_tls_fails() -> None:
 )
 def test_a_notification_is_fine_with_any_success(send: Any) -> None:
     with ScriptedServer(each_request(lambda peer, _: send(peer))) as server, opened(server.url) as transport:
+        transport._link.version = VERSION  # type: ignore[union-attr]
         message = jsonrpc.notification("notifications/test", {"x": 1})
         for _ in range(3):
             transport.send(message, transport._link, Deadline(5))  # type: ignore[arg-type]

@@ -132,7 +132,8 @@ def test_no_fault_shows_a_secret(
         with connect(url, **OPTIONS[options]) as client:
             outcome = client.call_tool("test", timeout=0.3 if fault is silence else 10.0)
             notified = client.notify("notifications/x", timeout=0.3 if fault is silence else 10.0)
-            shown = [repr(client), repr(client._session.transport), repr(client._session._link), caplog.text]
+            connection = client._session.connection
+            shown = [repr(client), repr(connection.transport), repr(connection.link), caplog.text]
     assert isinstance(outcome, McpError), outcome
     shown.append(everything_shown(outcome))
     if isinstance(notified, McpError):

@@ -1,6 +1,6 @@
 """A small server written with the official Python SDK, so that our client meets bytes it did not write itself.
 
-``python mcp_server.py stdio`` or ``python mcp_server.py http PORT`` (prints its URL). ``make_server()`` is for callers
+``python mcp_server.py stdio``, or ``http`` or ``sse`` with a PORT (prints its URL). ``make_server()`` is for callers
 in the same process. Runs in the environment of the ``modern`` peers.
 """
 
@@ -137,5 +137,9 @@ if __name__ == "__main__":
             from loopback import serve
 
             serve(make_server().streamable_http_app(), int(port))
+        case ["sse", port]:
+            from loopback import serve
+
+            serve(make_server().sse_app(), int(port), "http", "/sse")
         case _:
-            sys.exit("usage: mcp_server.py stdio | http PORT")
+            sys.exit("usage: mcp_server.py stdio | http PORT | sse PORT")
