@@ -28,6 +28,7 @@ MAY_BE_SSE = (400, 404, 405)
 MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)
 CHOSEN = "chosen by protocol="
 DISCOVER, INITIALIZE = "server/discover", "initialize"
+NOT_ANSWERED = f"{DISCOVER} was not answered"
 
 
 class Step:
@@ -156,10 +157,14 @@ class Negotiation:
         return (yield from self._initialize(f"{DISCOVER} lists older versions only", supported=supported))
 
     def _refused_version(self, refusal: McpError) -> Generator[Step, Answer, Agreement | McpError]:
-        supported = _supported(refusal)
-        if versions.mutual(self._legacy, supported) is None or versions.mutual(self._modern, supported) is not None:
+        if not self._names_older_only(refusal):
             return no_version_left(refusal, self._allowed, self.server)
-        return (yield from self._initialize(f"{DISCOVER} was refused, older versions are named", supported=supported))
+        why = f"{DISCOVER} was refused, older versions are named"
+        return (yield from self._initialize(why, supported=_supported(refusal)))
+
+    def _names_older_only(self, refusal: McpError) -> bool:
+        supported = _supported(refusal)
+        return versions.mutual(self._modern, supported) is None and versions.mutual(self._legacy, supported) is not None
 
     def _after_silence(self) -> Generator[Step, Answer, Agreement | McpError]:
         """Nobody answers. It may be an old server, or a new one that takes long to start: both questions are open now,
@@ -167,6 +172,7 @@ class Negotiation:
         """
         step = Step(self._identity.initialize(self._legacy[0]), beside=True, brief=True)
         refusals: dict[str, McpError] = {}
+        refused: set[str] = set()
         while True:
             answer = yield from self._ask(step)
             outcome, step = answer.outcome, Step(None)
@@ -174,17 +180,32 @@ class Negotiation:
                 return (yield from self._respawned(outcome))
             if not isinstance(outcome, McpError):
                 if answer.method == INITIALIZE:
-                    return self._initialized(outcome, "server/discover was not answered")
+                    return self._initialized(outcome, NOT_ANSWERED)
                 return (yield from self._discovered(outcome, self._modern[0]))
             if answer.method == INITIALIZE and outcome.reason is not None:
-                return self._unknown_server(refusals[INITIALIZE]) if INITIALIZE in refusals else outcome
-            if answer.method == DISCOVER and outcome.reason is None and outcome.code == UNSUPPORTED_VERSION:
-                return (yield from self._refused_version(outcome))
+                if INITIALIZE not in refusals:
+                    return outcome
+                return (yield from self._refused_beside(refusals[INITIALIZE]))
             if answer.method == DISCOVER and not legacy_signal(outcome):
-                return outcome
+                if outcome.reason is not None or outcome.code != UNSUPPORTED_VERSION:
+                    return outcome
+                version = another_version(outcome, self._modern, refused)
+                if version is not None:
+                    refused.add(version)
+                    step = Step(Request(DISCOVER).copy(version=version), beside=True, brief=True)
+                    continue
+                if not self._names_older_only(outcome):
+                    return no_version_left(outcome, self._allowed, self.server)
             refusals[answer.method] = outcome
             if len(refusals) == 2:
-                return self._unknown_server(refusals[INITIALIZE])
+                return (yield from self._refused_beside(refusals[INITIALIZE]))
+
+    def _refused_beside(self, refusal: McpError) -> Generator[Step, Answer, Agreement | McpError]:
+        """The handshake was refused, and no more is to be expected of the probe."""
+        named = _supported(refusal)
+        if versions.mutual(self._legacy, named) in (None, self._legacy[0]):
+            return self._unknown_server(refusal)
+        return (yield from self._initialize(NOT_ANSWERED, refusal, supported=named))
 
     def _respawned(self, end: Outcome) -> Generator[Step, Answer, Agreement | McpError]:
         """The server ended at the probe, as some old ones do: once more, without it."""
@@ -216,7 +237,7 @@ class Negotiation:
                 return (yield from self._respawned(outcome))
         if probed is not None and self._has_before and _may_be_sse(outcome):
             return (yield from self._before(outcome, why))
-        if probed is None or outcome.reason not in (None, "http_status"):
+        if probed is None or not self._speaks_for_another_era(outcome):
             return outcome
         return self._unknown_server(outcome)
 
@@ -260,8 +281,8 @@ class Negotiation:
         return agreement
 
     def _speaks_for_another_era(self, error: McpError) -> bool:
-        """Whether `initialize`, which was remembered to be right, is refused as by a server that does not know it."""
-        return (error.reason is None and error.code not in MODERN_ERRORS) or legacy_signal(error)
+        """Whether `initialize` is refused as by a server that does not know it. Trouble is no refusal."""
+        return legacy_signal(error) or (error.reason is None and error.code in MODERN_ERRORS)
 
     def _unknown_server(self, refusal: McpError, more: str = "") -> McpError:
         """The error for what may be a server of another era, and may as well be none at all, or none at this place."""

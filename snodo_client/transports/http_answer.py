@@ -309,6 +309,8 @@ class Answer:
         challenge = headers.get("www-authenticate")
         if challenge is not None:
             data["challenge"] = self._plain(challenge, 1000)
+        if self.outgoing.secret:
+            data["credential"] = True
         return local_error("unauthorized", text, data=data)
 
     def said(self) -> str:

@@ -139,7 +139,8 @@ def test_a_page_instead_of_a_discovery(status: str, reason: str, code: int, kind
             error = failed_connect(lambda: Client.connect(server.url))
         assert_error(error, reason, code=code, kind=kind)
         assert took.seconds < AT_ONCE
-        assert len(server.requests) == 1
+        # Where that may be due to an older server, its handshake follows, and then the stream of the oldest.
+        assert len(server.requests) == (3 if reason == "incompatible_versions" else 1)
 
 
 @pytest.mark.parametrize("protocol", ["auto", VERSION])

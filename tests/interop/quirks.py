@@ -106,8 +106,9 @@ WIRE += [
     # Every request is served by itself: nobody is there to take an answer, and nothing is remembered.
     Peer(**V1, connection="stateless", without=STATELESS),
     Peer(**V1, connection="gateway-http"),
-    Peer(**V1, connection="gateway-stateless", without=STATELESS),
-    Peer(**V1, connection="gateway-sse"),
+    Peer(**V1, connection="gateway-stateless", without=STATELESS | {"many_threads"}),  # a process for each request
+    # What the server asks one client, it passes on to all.
+    Peer(**V1, connection="gateway-sse", without=frozenset({"a_client_that_answers_nothing"})),
     # It puts ids of its own into requests, but not into what refers to them, nor back into answers.
     Peer(**V1, connection="gateway-websocket", without=frozenset(ASKING | CANCELLING)),
     # Servers that know the newest revision as well, asked for the one before.
