@@ -1,11 +1,13 @@
-"""The main job, on the built-in demo server, over every connection: in process, as a subprocess, and over HTTP.
+"""The main job, on the built-in demo server, over every connection: in process, as a subprocess, over Streamable HTTP,
+HTTP+SSE and WebSocket.
 
-Run it with `python examples/quickstart.py`. Everything it needs comes with the package.
+Run it with `python examples/quickstart.py`. Everything it needs comes with the package; WebSocket with its extra
+`websocket`.
 """
 
 import sys
 
-from snodo_client import Client, InputRequired, McpError, Ok, Progress
+from snodo_client import Client, InputRequest, InputRequired, McpError, Ok, Progress
 from snodo_client.testing.demo import demo_server
 
 
@@ -13,17 +15,21 @@ def show_progress(step: Progress) -> None:
     print(f"    ... {step.progress}/{step.total} {step.message}")
 
 
+def confirm(asked: InputRequest) -> dict[str, object]:
+    print(f"  asked       {asked.message!r} while the call runs; answering yes")
+    return {"action": "accept", "content": {"confirm": True}}
+
+
 def tour(client: Client) -> None:
-    match client.discover():
-        case Ok(found):
-            print(f"  discovered  {', '.join(found['supportedVersions'])}: {found['instructions']}")
+    info = client.protocol_info
+    print(f"  speaks      {info['version']}: {info['why']}")
 
     tools = client.list_tools().unwrap()
     print(f"  listed      {len(tools)} tools: {', '.join(tool['name'] for tool in tools)}")
 
     match client.call_tool("add", {"a": 19, "b": 23}):
         case Ok(result):
-            print(f"  called      add(19, 23) = {result['structuredContent']}")
+            print(f"  called      add(19, 23) = {result['content'][0]['text']}")
         case McpError(message=text):
             print(f"  called      add failed: {text}")
 
@@ -31,7 +37,7 @@ def tour(client: Client) -> None:
     print(f"  streamed    {result['content'][0]['text']}")
 
     outcome = client.call_tool("deploy")
-    if isinstance(outcome, InputRequired):
+    if isinstance(outcome, InputRequired):  # since 2026-07-28; an older server asks the handler during the call
         question = outcome.requests["confirm"]["params"]["message"]
         print(f"  asked back  {question!r}; answering yes")
         answers = {"confirm": {"action": "accept", "content": {"confirm": True}}}
@@ -44,20 +50,40 @@ def tour(client: Client) -> None:
 
 
 def main() -> None:
-    asks = ["elicitation"]  # what this program can be asked for
+    server = demo_server()
+    handlers = {"form": confirm}  # says that this program can be asked to fill in a form, and who does it
 
     print("in process")
-    with Client.direct(demo_server(), client_capabilities=asks) as client:
+    with Client.direct(server, handlers=handlers) as client:
         tour(client)
 
     print("stdio: a subprocess")
-    command = ("stdio", sys.executable, ["-m", "snodo_client.testing", "stdio"])
-    with Client.connect(command, client_capabilities=asks) as client:
+    with Client.connect(
+        ("stdio", sys.executable, ["-m", "snodo_client.testing", "stdio"]), handlers=handlers
+    ) as client:
         tour(client)
 
-    with demo_server().serve_http() as serving:
+    with server.serve_http() as serving:
         print(f"Streamable HTTP: {serving.url}")
-        with Client.connect(serving.url, client_capabilities=asks) as client:
+        with Client.connect(serving.url, handlers=handlers) as client:
+            tour(client)
+        print("Streamable HTTP, as a client of last year")
+        with Client.connect(serving.url, protocol="2025-11-25", handlers=handlers) as client:
+            tour(client)
+
+    with server.serve_sse() as sse:
+        print(f"HTTP+SSE: {sse.url}")
+        with Client.connect(("sse", sse.url), handlers=handlers) as client:
+            tour(client)
+
+    try:
+        websocket = server.serve_websocket()
+    except ImportError as error:
+        print(f"WebSocket: {error}")
+        return
+    with websocket:
+        print(f"WebSocket: {websocket.url}")
+        with Client.connect(("websocket", websocket.url), handlers=handlers) as client:
             tour(client)
 
 

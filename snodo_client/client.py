@@ -11,11 +11,12 @@ from . import checks, tasks
 from . import options as _options
 from .engine.deadline import Deadline
 from .engine.session import CLOSE_SECONDS, Session
-from .outcome import McpError, Ok, Page, local_error
+from .outcome import McpError, Ok, Page
 from .protocol import requests, tool_headers
 from .protocol.agreement import Agreement
 from .protocol.requests import Request
 from .tasks import Tasks
+from .transports import loading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -424,13 +425,7 @@ def _target(target: Any) -> tuple[str, Callable[[Mapping[str, Any]], Transport]]
 
 def _loaded(module: str, name: str) -> Any:
     """A transport class; each is imported when it is wanted."""
-    from importlib import import_module
-
-    try:
-        return getattr(import_module(f"{__package__}.transports.{module}"), name)
-    except (ImportError, OSError) as error:  # no file descriptor left, for one
-        problem = str(error)
-    raise local_error("transport_failure", f"a module this connection needs could not be loaded: {problem}")
+    return getattr(loading.load(module), name)
 
 
 def _checked(transport: Any) -> Transport:

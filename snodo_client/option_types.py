@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
-    from typing import Any, Literal
+    from typing import Any
 
     import requests
     from requests.auth import AuthBase
@@ -44,7 +44,7 @@ class CommonOptions(TypedDict, total=False):
     protocol: str | Sequence[str]
     remembered: Mapping[str, Any] | None
     wait: bool
-    handlers: Mapping[Literal["form", "url", "sampling", "roots"], Handler]
+    handlers: Mapping[str, Handler]
     client_info: Mapping[str, Any] | None
     client_capabilities: Mapping[str, Any] | Sequence[str]
     timeout: float

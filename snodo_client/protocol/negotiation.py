@@ -134,7 +134,7 @@ class Negotiation:
             if answer.ended and self._silence_is_legacy:
                 return (yield from self._respawned(outcome))
             if outcome.reason == "timeout" and self._silence_is_legacy and self._legacy:
-                return (yield from self._after_silence())
+                return (yield from self._after_silence(outcome))
             if not legacy_signal(outcome) and not _only_the_probe_is_refused(outcome):
                 return outcome
             if not self._legacy:
@@ -154,24 +154,24 @@ class Negotiation:
             return self._agreed(discovered(outcome.value, version, f"{DISCOVER}, asked with {asked}, lists it"))
         if versions.mutual(self._legacy, supported) is None:
             return self._incompatible(supported, f"{self.server} lists no version this client speaks")
-        return (yield from self._initialize(f"{DISCOVER} lists older versions only", supported=supported))
+        return (yield from self._initialize(f"{DISCOVER} lists older versions only", outcome, supported=supported))
 
     def _refused_version(self, refusal: McpError) -> Generator[Step, Answer, Agreement | McpError]:
         if not self._names_older_only(refusal):
             return no_version_left(refusal, self._allowed, self.server)
         why = f"{DISCOVER} was refused, older versions are named"
-        return (yield from self._initialize(why, supported=_supported(refusal)))
+        return (yield from self._initialize(why, refusal, supported=_supported(refusal)))
 
     def _names_older_only(self, refusal: McpError) -> bool:
         supported = _supported(refusal)
         return versions.mutual(self._modern, supported) is None and versions.mutual(self._legacy, supported) is not None
 
-    def _after_silence(self) -> Generator[Step, Answer, Agreement | McpError]:
+    def _after_silence(self, silence: McpError) -> Generator[Step, Answer, Agreement | McpError]:
         """Nobody answers. It may be an old server, or a new one that takes long to start: both questions are open now,
         and the first answer that tells decides.
         """
         step = Step(self._identity.initialize(self._legacy[0]), beside=True, brief=True)
-        refusals: dict[str, McpError] = {}
+        refusals = {DISCOVER: silence}
         refused: set[str] = set()
         while True:
             answer = yield from self._ask(step)
@@ -185,7 +185,7 @@ class Negotiation:
             if answer.method == INITIALIZE and outcome.reason is not None:
                 if INITIALIZE not in refusals:
                     return outcome
-                return (yield from self._refused_beside(refusals[INITIALIZE]))
+                return (yield from self._refused_beside(refusals))
             if answer.method == DISCOVER and not legacy_signal(outcome):
                 if outcome.reason is not None or outcome.code != UNSUPPORTED_VERSION:
                     return outcome
@@ -197,15 +197,16 @@ class Negotiation:
                 if not self._names_older_only(outcome):
                     return no_version_left(outcome, self._allowed, self.server)
             refusals[answer.method] = outcome
-            if len(refusals) == 2:
-                return (yield from self._refused_beside(refusals[INITIALIZE]))
+            if INITIALIZE in refusals and refusals[DISCOVER] is not silence:
+                return (yield from self._refused_beside(refusals))
 
-    def _refused_beside(self, refusal: McpError) -> Generator[Step, Answer, Agreement | McpError]:
+    def _refused_beside(self, refusals: dict[str, McpError]) -> Generator[Step, Answer, Agreement | McpError]:
         """The handshake was refused, and no more is to be expected of the probe."""
+        refusal, probed = refusals[INITIALIZE], refusals[DISCOVER]
         named = _supported(refusal)
         if versions.mutual(self._legacy, named) in (None, self._legacy[0]):
-            return self._unknown_server(refusal)
-        return (yield from self._initialize(NOT_ANSWERED, refusal, supported=named))
+            return self._unknown_server(refusal, probed)
+        return (yield from self._initialize(NOT_ANSWERED, probed, supported=named))
 
     def _respawned(self, end: Outcome) -> Generator[Step, Answer, Agreement | McpError]:
         """The server ended at the probe, as some old ones do: once more, without it."""
@@ -217,7 +218,7 @@ class Negotiation:
     # -- the handshake of the legacy era
 
     def _initialize(
-        self, why: str, probed: McpError | None = None, *, supported: object = None, fresh: bool = False
+        self, why: str, probed: Outcome | None = None, *, supported: object = None, fresh: bool = False
     ) -> Generator[Step, Answer, Agreement | McpError]:
         version = versions.mutual(self._legacy, supported) or self._legacy[0]
         if fresh:
@@ -236,17 +237,17 @@ class Negotiation:
             if probed is not None:
                 return (yield from self._respawned(outcome))
         if probed is not None and self._has_before and _may_be_sse(outcome):
-            return (yield from self._before(outcome, why))
+            return (yield from self._before(outcome, why, probed))
         if probed is None or not self._speaks_for_another_era(outcome):
             return outcome
-        return self._unknown_server(outcome)
+        return self._unknown_server(outcome, probed)
 
-    def _before(self, refusal: McpError, why: str) -> Generator[Step, Answer, Agreement | McpError]:
+    def _before(self, refusal: McpError, why: str, probed: Outcome) -> Generator[Step, Answer, Agreement | McpError]:
         """The last resort over HTTP: the transport of 2024-11-05."""
         answer = yield from self._ask(Step(self._identity.initialize(self._legacy[0]), "before"))
         outcome = answer.outcome
         if isinstance(outcome, McpError):
-            return self._unknown_server(refusal, f"; nor does it serve HTTP+SSE ({_shown(outcome)})")
+            return self._unknown_server(refusal, probed, f"; nor does it serve HTTP+SSE ({_shown(outcome)})")
         return self._initialized(outcome, f"{why}, initialize by {_shown(refusal)}, HTTP+SSE is served")
 
     def _initialized(self, outcome: Outcome, why: str) -> Agreement | McpError:
@@ -284,11 +285,15 @@ class Negotiation:
         """Whether `initialize` is refused as by a server that does not know it. Trouble is no refusal."""
         return legacy_signal(error) or (error.reason is None and error.code in MODERN_ERRORS)
 
-    def _unknown_server(self, refusal: McpError, more: str = "") -> McpError:
+    def _unknown_server(self, refusal: McpError, probed: Outcome | None = None, more: str = "") -> McpError:
         """The error for what may be a server of another era, and may as well be none at all, or none at this place."""
         said = refusal.message
         if refusal.reason is None:
-            said = f"{self.server} refused it with error {refusal.code} ({said[:300]})"
+            method = DISCOVER if probed is None else INITIALIZE
+            said = f"{self.server} refused {method} with error {refusal.code} ({said[:300]})"
+        if probed is not None:
+            text = f" ({probed.message[:300]})" if isinstance(probed, McpError) and probed.reason is None else ""
+            more = f"; before that, {DISCOVER}: {_shown(probed)}{text}{more}"
         oldest, newest = self._allowed[-1], self._allowed[0]
         speaks = newest if oldest == newest else f"{oldest} to {newest}"
         details = refusal.data if isinstance(refusal.data, dict) and refusal.reason is not None else {}

@@ -26,7 +26,7 @@ def main(url: str) -> None:
         ("http", url),
         protocol="auto" if version == MODERN else version,
         client_capabilities=["elicitation", "roots", "sampling"],
-        handlers={"form": lambda request: consent(request.schema)},
+        handlers={"form": lambda request: consent(request.schema or {})},
         timeout=10,
     )
     with client:

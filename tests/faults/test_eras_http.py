@@ -268,7 +268,7 @@ def test_nobody_listens() -> None:
     assert took.seconds < AT_ONCE
 
 
-@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 404 Not", b"HTTP/1.1 400 Bad Request\r\nContent-Length: 50\r\n"])
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 404 Not Found\r\nContent-Length: 50\r\n\r\n{"])
 def test_a_connection_that_ends_before_the_answer(sent: bytes) -> None:
     def script(peer: Peer) -> None:
         peer.request()

@@ -155,7 +155,7 @@ def a_form(bench: LegacyBench) -> None:
         asked = bench.asked[-1]
         assert (asked.method, asked.mode, asked.message) == ("elicitation/create", "form", "Go on?")
         assert asked.schema["required"] == ["confirm"]
-        assert asked.server_info["name"] == bench.client.server_info["name"]
+        assert asked.server_info == bench.client.server_info
 
 
 @scenario
