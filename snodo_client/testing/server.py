@@ -78,8 +78,7 @@ class Server(Registry):
 
     `versions` are the revisions it speaks, all of them by default. A client that sends `initialize` gets a `Session` of
     the newest older revision that both know; without any of those it is refused, and without 2026-07-28 the server
-    knows no `server/discover`. In process the clients that initialize share one session, that of the last one, and
-    cannot be asked for input.
+    knows no `server/discover`. In process the clients that initialize share one session, that of the last one.
 
     `page_size` is the number of entries in a page of every list; `capabilities` replaces what is otherwise told from
     what is registered; `ttl_ms` and `cache_scope` are the caching hints of every cacheable result. `tools`,

@@ -38,18 +38,19 @@ class Session:
     """One client of the older revisions, on one connection.
 
     For a serving loop: give every message of the client, decoded, to `accept` in the order of arrival. That never
-    blocks. If the accepted message is `slow`, call its `answer()` on a thread of its own, otherwise at once; send the
-    `Reply` as usual (a `Reply` without message and `raw` bytes means that there is nothing to say: 202 over HTTP). Call
-    `end()` when the connection is gone. The statuses of replies are those of HTTP, where an error of a method is 200.
+    blocks. If what it gives is `slow`, have its `deliver(finish)` called on a thread of its own, otherwise do it at
+    once. `finish` sends a `Reply` as usual; one without message and `raw` bytes means that there is nothing to say: 202
+    over HTTP. Call `end()` when the connection is gone. The statuses of replies are those of HTTP, where an error of a
+    method is 200.
 
     `send(message)` carries what belongs to no request: notifications, requests of the server, what tasks say. Any
     thread calls it; it must not wait for the client for long; it gives False when the client cannot be reached at
-    present. With `send=None` the client can never be asked anything, and what belongs to no request goes with one that
-    is running, or nowhere. The `context` of a request (see `call.Context`) gets requests of the server as well as
-    notifications in its `send`.
+    present. With `send=None` what belongs to no request goes with one that is running, or nowhere. The `context` of a
+    request (see `call.Context`) gets requests of the server as well as notifications in its `send`.
 
-    `version=` makes a session without a handshake, for a wire that keeps none (stateless HTTP); it is not listed in
-    `Server.sessions`. With `modern=True` requests of the 2026-07-28 revision are served too, until `initialize`.
+    `version=` makes a session without a handshake, for a wire that keeps none (stateless HTTP): it is not listed in
+    `Server.sessions`, and its client can be asked nothing. With `modern=True` requests of the 2026-07-28 revision are
+    served too, until `initialize`.
 
     For a test: `request` and `notify` send anything to the client; `version` (None before the handshake),
     `client_info`, `client_capabilities`, `log_level`, `subscribed` and `initialized` tell what it said.
@@ -72,6 +73,7 @@ class Session:
         self.subscribed: set[str] = set()
         self.tasks: Tasks = Tasks(self)
         self.ended = False
+        self.can_ask = version is None
         self._send = send
         self._modern = modern
         self._ids = itertools.count()
@@ -226,11 +228,6 @@ class Session:
         if not isinstance(result, dict):
             raise ClientError({"code": INVALID_REQUEST, "message": f"the result is {type(result).__name__}"})
         return result
-
-    @property
-    def can_ask(self) -> bool:
-        """Whether requests of the server can be sent on this connection at all."""
-        return self._send is not None
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> bool:
         """Send any notification to the client, outside of its requests; False when it could not be sent."""

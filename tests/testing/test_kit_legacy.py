@@ -117,11 +117,16 @@ def test_one_connection_speaks_the_new_revision_until_it_initializes() -> None:
 
 def test_a_session_without_a_handshake() -> None:
     server = demo_server()
-    peer = LegacyPeer(server, "2025-03-26", handshake=False)
-    peer.session = Session(server, None, version="2025-03-26")
+    peer = LegacyPeer(server, "2025-06-18", handshake=False)
+    peer.session = Session(server, None, version="2025-06-18")
     assert peer.call("echo", {"message": "m"})["content"][0]["text"] == "m"
     assert server.sessions == []
     assert peer.error("tools/call", {"name": "deploy"})["code"] == -32602
+    peer.session.client_capabilities = {"elicitation": {}}
+    assert peer.error("tools/call", {"name": "deploy"})["code"] == -32603
+    with pytest.raises(ConnectionError):
+        peer.session.request("ping")
+    assert peer.asked == []
 
 
 def test_the_end_of_a_session_takes_it_off_the_list(server: Server) -> None:
@@ -365,17 +370,16 @@ def test_in_process_the_last_client_that_initialized_has_the_session() -> None:
     assert caller.result(server, tool_call("add", {"a": 1, "b": 1}))["structuredContent"] == 2
 
 
-def test_in_process_nobody_can_be_asked() -> None:
-    server, caller = demo_server(), Caller()
-    peer = LegacyPeer(server, handshake=False)
+def test_in_process_a_client_is_asked_with_the_request_that_needs_it() -> None:
+    server = demo_server()
+    peer = LegacyPeer(server, capabilities={"elicitation": {}}, handshake=False)
     peer.session = Session(server, None)
-    peer.capabilities = {"elicitation": {}}
+    peer.handlers["elicitation/create"] = lambda params: {"action": "accept", "content": {"confirm": True}}
     peer.initialize()
     peer.notify("notifications/initialized")
-    assert peer.error("tools/call", {"name": "deploy"})["code"] == -32603
+    assert peer.call("deploy")["content"][0]["text"] == "deployed"
     with pytest.raises(ConnectionError):
         peer.session.request("ping")
-    assert caller.received == []
 
 
 def test_what_a_handler_knows_of_the_client(server: Server) -> None:
