@@ -49,7 +49,7 @@ class _Asked:
         self.key = key
         self.method = method
         self.params = params
-        self.weight = weight(params)
+        self.weight = weight((key[1], params))
         self.cancelled = False
 
 
@@ -90,7 +90,7 @@ class Answering:
         if jsonrpc.kind_of(message) != "request" or not isinstance(method, str):
             return self._refuse(key, "something", INVALID_REQUEST, "this is no JSON-RPC request")
         if method == "ping":
-            return self._control.submit(lambda: self._tell(key, method, {"result": {}}))
+            return self._control.submit(lambda: self._tell(key, method, {"result": {}}), weight(wire_id))
         wrong = self._handlers.check(method, params)
         if wrong is not None:
             return self._refuse(key, method, wrong.code, wrong.message)
@@ -234,7 +234,7 @@ class Answering:
             log.info("handlers", "%s asked for %.64s, which is refused: %s", key[0].name, method, text)
             self._tell(key, method, _error(code, text))
 
-        self._control.submit(job)
+        self._control.submit(job, weight((key[1], method, text)))
 
     def _tell(self, key: Key, method: str, body: Object) -> None:
         link, wire_id = key

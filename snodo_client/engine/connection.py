@@ -105,12 +105,15 @@ class Connection:
         with self._lock:
             if self.link is link:
                 self.link = self._opened = None
+                self._router.forgotten(link)
         return self.ready(deadline)
 
-    def doubt(self, link: Link) -> None:
-        """What was remembered of the era of this link seems to be wrong: the next call negotiates from the start."""
+    def doubt(self, link: Link, agreement: Agreement) -> None:
+        """What was remembered of the era of this link seems to be wrong: the next call negotiates from the start,
+        unless somebody has by now.
+        """
         with self._lock:
-            if self.link is link:
+            if self.link is link and link.agreement is agreement:
                 self.link = self._memory = None
 
     def forked(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..log import logger
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
-from ..protocol.versions import MODERN
+from ..protocol.versions import BATCHING, MODERN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
     OnLog = Callable[[str, Any, str | None], object]
     OnNotification = Callable[[str, dict[str, Any]], object]
 
+# What is heavier than this is weighed no further.
+MAX_WEIGHED = 16 * 1024 * 1024
 # Characters of a server's log message that go to our own log.
 MAX_LOGGED = 2000
 # Progress is a hint: what a slow callback cannot keep up with is dropped, and what is too large to be one.
 MAX_WAITING_PROGRESS = 1000
 MAX_PROGRESS_WEIGHT = 65_536
-# The one revision in which messages may come in arrays, and how many in one.
-BATCHING = "2025-03-26"
-MAX_BATCH = 10_000
 
 _PYTHON_LEVELS = {
     "debug": 10,
@@ -79,9 +78,8 @@ class Router:
             if call is not None:
                 call.answer(message)
         elif isinstance(message, list) and message and link.version == BATCHING:
-            for part in message[:MAX_BATCH]:
-                if not isinstance(part, list):
-                    self.deliver(part, link)
+            for part in jsonrpc.batched(message):
+                self.deliver(part, link)
         else:
             self._no_message(message, link)
 
@@ -103,8 +101,12 @@ class Router:
         if link.lost is None:
             link.lost = error
             self._pending.fail_all(link, error)
-            if self.answering is not None:
-                self.answering.link_lost(link)
+            self.forgotten(link)
+
+    def forgotten(self, link: Link) -> None:
+        """The server waits for nothing any more that it asked for on this link."""
+        if self.answering is not None:
+            self.answering.link_lost(link)
 
     def _call_for(self, message: Message, link: Link) -> Call | None:
         got = message.get("id")
@@ -149,7 +151,9 @@ class Router:
         if not isinstance(method, str):
             return self._once(link, "a malformed notification")
         if "id" in message:
-            if link.version in MODERN or self.answering is None:
+            # Nothing is agreed on while a server is probed; in the stream of a modern request the era is known.
+            modern = link.version in MODERN or (owner is not None and owner.request.version in MODERN)
+            if modern or self.answering is None:
                 what = f"the request {method[:64]!r}, which no server may send in this protocol version"
                 return self._once(link, what)
             return self.answering.take(message, link)
@@ -166,7 +170,7 @@ class Router:
             return self._log(params, link)
         if self._on_notification is not None:
             callback = self._on_notification
-            self._callbacks.submit(lambda: callback(method, params), weight(params))
+            self._callbacks.submit(lambda: callback(method, params), weight((method, params)))
         return None
 
     def _progress(self, message: Message, params: dict[str, Any], owner: Call | None) -> bool:
@@ -191,9 +195,9 @@ class Router:
         data = params.get("data")
         if self._on_log is not None:
             callback = self._on_log
-            self._callbacks.submit(lambda: callback(level, data, name), weight(data))
+            self._callbacks.submit(lambda: callback(level, data, name), weight((name, data)))
         else:
-            self._callbacks.submit(lambda: _log(link.name, level, name, data), weight(data))
+            self._callbacks.submit(lambda: _log(link.name, level, name, data), weight((name, data)))
         return None
 
     def _once(self, link: Link, what: str, done: str = "ignored", detail: str = "") -> None:
@@ -219,13 +223,16 @@ def _log(server: str, level: str, name: str | None, data: object) -> None:
 
 
 def weight(value: object) -> int:
-    """About how many bytes of memory a JSON value holds, told by looking at no more than a thousand parts of it."""
+    """About how many bytes of memory a JSON value holds: never much less, and all of it counts up to `MAX_WEIGHED`."""
     total, parts = 0, [value]
-    for number, part in enumerate(parts):  # grows while it is walked
-        total += 64 + len(part) if isinstance(part, str) else 64
-        if number < 1000:
-            if isinstance(part, dict):
-                parts += part.values()
-            elif isinstance(part, list):
-                parts += part
+    while parts and total <= MAX_WEIGHED:
+        part = parts.pop()
+        total += 64
+        if isinstance(part, str):
+            total += len(part)
+        elif isinstance(part, dict):
+            total += sum(map(len, part))
+            parts += part.values()
+        elif isinstance(part, (list, tuple)):
+            parts += part
     return total

@@ -48,8 +48,8 @@ CALLBACK_SECONDS = 1.0
 MAX_WAITING_CALLBACKS = 1000
 # How many messages are read after the deadline, for the answer may be among them.
 MAX_LATE = 1000
-# Errors of JSON-RPC that say a request was refused, not that it failed; and what only an input round of 2026-07-28 has.
-REFUSALS = (-32700, -32600, -32601, -32602, -32000)
+# Errors that say a request was refused, not that it failed; and what only an input round of 2026-07-28 has.
+REFUSED = (-32700, -32600, -32601, -32602, -32000, UNSUPPORTED_VERSION)
 ROUND_MEMBERS = ("inputResponses", "requestState")
 
 
@@ -170,9 +170,13 @@ class Session:
             return outcome
         crossed = link.legacy and call.request.version in versions.MODERN  # somebody found it out meanwhile
         if agreement is not None and (agreement.remembered or crossed):
-            return self._doubted(call, link, outcome)
+            doubted = self._doubted(call, link, outcome)
+            if doubted is not None:
+                return doubted
         if outcome.reason == "session_lost" and "session" not in made:
             made.add("session")
+            self._pending.forget(call)
+            call.wire_id = None  # it was not run: there is nothing to cancel until it is sent again
             other = self.connection.renew(link, call.deadline)
             return other if isinstance(other, McpError) else (other, call.request)
         if outcome.reason is not None:
@@ -182,25 +186,28 @@ class Session:
         corrected = self._corrected(call, link, outcome, made)
         return (link, corrected) if isinstance(corrected, Request) else corrected
 
-    def _doubted(self, call: Call, link: Link, outcome: McpError) -> Outcome | tuple[Link, Request]:
+    def _doubted(self, call: Call, link: Link, outcome: McpError) -> Outcome | tuple[Link, Request] | None:
         """An error, when the era is only remembered: it may be that of a server of the other one. Such a server has not
-        run what it refused, and is asked again in its own way.
+        run what it refused, and is asked again in its own way. None when the era is right.
         """
         agreement, traits = link.agreement, self.connection.transport.traits
         gone = traits.silence_is_legacy and (outcome.reason == "timeout" or link.lost is not None)
         if agreement is not None and agreement.remembered:
-            if not gone and not negotiation.legacy_signal(outcome):
+            refused = outcome.reason is None and outcome.code == UNSUPPORTED_VERSION
+            if not (gone or refused or negotiation.legacy_signal(outcome)):
                 agreement.remembered = outcome.reason is not None
-                return outcome
-            self.connection.doubt(link)
+                return None
+            self.connection.doubt(link, agreement)
         if gone:
             return outcome  # it may have run; the next call asks the server what it speaks
         other = self.ready(call.deadline)
-        if isinstance(other, McpError) or not other.legacy:
+        if isinstance(other, McpError):
             return outcome
+        if not other.legacy:
+            return None
         self._pending.forget(call)
         call.wire_id = None
-        not_run = call.request.idempotent or outcome.reason is not None or outcome.code in REFUSALS
+        not_run = call.request.idempotent or outcome.reason is not None or outcome.code in REFUSED
         return (other, call.request) if not_run else outcome
 
     def _corrected(self, call: Call, link: Link, refusal: McpError, refused: set[str]) -> Request | McpError:
@@ -317,7 +324,13 @@ class Session:
         if self.connection.closed:
             return self.connection.closed_error()
         refused = operations.refusal(method, link.version, link.name)
-        return refused or self.connection.send(message, link, deadline) or Ok({})
+        if refused is not None:
+            return refused
+        failed = self.connection.send(message, link, deadline)
+        if failed is not None and failed.reason == "session_lost":
+            other = self.connection.renew(link, deadline)
+            failed = other if isinstance(other, McpError) else self.connection.send(message, other, deadline)
+        return failed or Ok({})
 
     def roots_changed(self) -> None:
         """Tell a server that was told it would be; the others ask when they need them."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 256
 MAX_DIGITS = 4300
+MAX_BATCH = 10_000  # messages of one batch that are looked at
 
 _WHITESPACE = " \t\n\r"
 _BOM = b"\xef\xbb\xbf"
@@ -199,6 +200,11 @@ def kind_of(message: object) -> Literal["request", "notification", "response"] |
     else:
         valid = False
     return "response" if valid else None
+
+
+def batched(batch: list[Any]) -> list[Any]:
+    """The messages of a batch. What lies beyond the bound, and a batch within it, is none."""
+    return [part for part in batch[:MAX_BATCH] if not isinstance(part, list)]
 
 
 def same_id(got: object, ours: int) -> Literal["exact", "loose"] | None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 MODERN = ("2026-07-28",)
 LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 KNOWN = MODERN + LEGACY  # newest first
+BATCHING = "2025-03-26"  # the one revision in which messages may come in arrays
 
 
 def era(version: str) -> Era:

@@ -151,6 +151,9 @@ class _Place:
             raise Empty
         return self._items.pop()
 
+    def clear(self) -> None:
+        self._items.clear()
+
 
 class _PlainPool(HTTPConnectionPool):
     QueueCls: Any = _Place
@@ -232,6 +235,11 @@ class SlotAdapter(HTTPAdapter):
             if len(self._session.cookies) > MAX_COOKIES:
                 self._session.cookies.clear()
         return raw
+
+    def abandon(self) -> None:
+        """In the child of a fork: urllib3 is not to close, when the pool goes, what a thread that is gone was using."""
+        if self._pool is not None:
+            self._pool.pool.clear()
 
     def close(self) -> None:
         super().close()

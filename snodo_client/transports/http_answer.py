@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..outcome import local_error
 from ..protocol import jsonrpc
 from ..protocol.origins import Endpoint, redirected
+from ..protocol.versions import BATCHING
 from .events import EventStream, TooLarge
 from .http_faults import EXCERPT, FAULTS, plain, retry_after
 from .lines import request_id_in
@@ -44,7 +45,6 @@ CHUNK = 65536  # bytes a read may give
 DRAIN = 65536  # bytes of an unwanted body that are read to keep the connection
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 EXCERPT_SECONDS = 1.0  # how long to wait for the text of a refusal
-BATCHES = "2025-03-26"  # the one revision in which several messages may come as one array
 
 _DECODABLE = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
 
@@ -166,9 +166,10 @@ class Answer:
 
     def _messages_in(self, value: Any) -> list[Message]:
         """The messages of a body, when a response is among them."""
-        if isinstance(value, list) and self.link.version == BATCHES:
-            answers = [part for part in value if _is_answer(part, self.status)]
-            others = [part for part in value if isinstance(part, dict) and "method" in part]
+        if isinstance(value, list) and self.link.version == BATCHING:
+            parts = jsonrpc.batched(value)
+            answers = [part for part in parts if _is_answer(part, self.status)]
+            others = [part for part in parts if isinstance(part, dict) and "method" in part]
             return others + answers if answers else []
         return [value] if _is_answer(value, self.status) else []
 

@@ -62,13 +62,20 @@ class Slot:
 
     def abandon(self, *, idle: bool) -> None:
         """In the child of a fork: close what can be closed, and leave the connection to the parent. Unless *idle*, a
-        thread that is gone may hold locks inside it.
+        thread that is gone may hold locks inside it, and whoever closed it would wait for ever.
         """
         self.lock = RLock()
         self._let_go(cut=False)
-        connection, self.connection, self.sender = self.connection, None, None
-        if idle and connection is not None:
-            connection.close()
+        connection, sender, self.connection, self.sender = self.connection, self.sender, None, None
+        if idle:
+            if connection is not None:
+                connection.close()
+            return
+        if sender is not None:
+            sender.abandon()
+        sock = getattr(connection, "sock", None)
+        if sock is not None:
+            os.close(sock.detach())
 
     def _let_go(self, *, cut: bool) -> None:
         with self.lock:

@@ -23,9 +23,8 @@ from ..engine.call import Call
 from ..engine.deadline import LONGEST_WAIT, Deadline
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
-from ..protocol.versions import LEGACY
+from ..protocol.versions import BATCHING, LEGACY
 from . import threads
-from .http_answer import BATCHES
 from .lines import request_id_in
 
 if TYPE_CHECKING:
@@ -205,7 +204,7 @@ def messages_in(event: Event, link: HttpLink) -> list[Any]:
     except jsonrpc.Malformed as malformed:
         problem = str(malformed)
     else:
-        return value if isinstance(value, list) and value and link.version == BATCHES else [value]
+        return jsonrpc.batched(value) if isinstance(value, list) and value and link.version == BATCHING else [value]
     wire_id = request_id_in(data)
     if wire_id is None:
         link.once("an event whose data is not JSON")

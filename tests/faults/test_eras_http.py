@@ -328,7 +328,9 @@ TOKEN = {"headers": {"Authorization": "Bearer s3cr3t-t0k3n"}}
 SCOPE = 'WWW-Authenticate: Bearer error="insufficient_scope", scope="mcp"'
 
 
-@pytest.mark.parametrize("given", [TOKEN, {"auth": "s3cr3t-t0k3n"}, {"headers": {"X-Api-Key": "s3cr3t-t0k3n"}}], ids=str)
+@pytest.mark.parametrize(
+    "given", [TOKEN, {"auth": "s3cr3t-t0k3n"}, {"headers": {"X-Api-Key": "s3cr3t-t0k3n"}}], ids=str
+)
 @pytest.mark.parametrize("status", [401, 403])
 def test_where_a_credential_was_sent_and_only_the_probe_is_refused_the_handshake_decides(
     given: Any, status: int

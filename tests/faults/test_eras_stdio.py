@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import jsonschema
 import pytest
 
 from snodo_client import Client, McpError, Ok
@@ -20,6 +21,7 @@ from support.eras import (
     assert_speaks,
     discovered,
     handshake,
+    judge,
     plan,
     playing,
     refuses,
@@ -34,7 +36,6 @@ from support.waiting import until
 LATER, OLDEST = OLD[0], OLD[-1]
 PROBED = [PROBE, *HANDSHAKE, CALL]
 BRIEF = 0.3  # of the probe, where it has to run out
-SLOW = 2.0  # of the probe, where the server answers after it: there is time to start a process in it
 
 
 # -- every era of server with every wish
@@ -279,12 +280,11 @@ def test_the_callers_time_is_over_before_the_probes(silent: list[str]) -> None:
 @pytest.mark.parametrize(("era", "version"), [("modern", NEW), ("legacy", LATER), ("dual", NEW)])
 def test_a_slow_start(era: str, version: str) -> None:
     """It reads both questions at once, and answers both, in order."""
-    with playing("stdio", {"era": era, "sleep": 0.6}, strict=False) as stage:
+    with playing("stdio", {"era": era, "sleep": 0.6}) as stage:
         with Took() as took, stage.connect(probe_timeout=0.4) as client:
-            info = client.protocol_info
-            assert (info["version"], stage.processes) == (version, 1)
-            assert client.ping().ok if era == "legacy" else client.list_tools().ok or era == "dual"
-            assert stage.methods[:2] == [PROBE, INITIALIZE]
+            assert_speaks(client, version)
+            initialized = [INITIALIZED] if era == "legacy" else []
+            assert (stage.methods, stage.processes) == ([PROBE, INITIALIZE, *initialized, CALL], 1)
         assert took.seconds < 2.6
 
 
@@ -375,7 +375,9 @@ def test_a_server_that_cannot_be_started(tmp_path: Any) -> None:
 
 def test_a_second_process_that_cannot_be_started(tmp_path: Any) -> None:
     program = tmp_path / "once"
-    program.write_text(f"#!{sys.executable} -IS\nimport os, sys\nsys.stdin.readline()\nos.remove(sys.argv[0])\nsys.exit(2)\n")
+    program.write_text(
+        f"#!{sys.executable} -IS\nimport os, sys\nsys.stdin.readline()\nos.remove(sys.argv[0])\nsys.exit(2)\n"
+    )
     program.chmod(0o700)
     with Took() as took, pytest.raises(McpError) as raised:
         Client.connect(("stdio", str(program)))
@@ -414,7 +416,12 @@ def test_a_refused_handshake_that_names_versions_of_nobody_names_both_sides(prob
     with playing("stdio", plan("legacy", discover=probe, initialize=refusal)) as stage:
         error = stage.failed(probe_timeout=BRIEF)
         assert_error(
-            error, "incompatible_versions", code=-32602, kind="protocol", requested=[NEW, *OLD], supported=["2027-01-01"]
+            error,
+            "incompatible_versions",
+            code=-32602,
+            kind="protocol",
+            requested=[NEW, *OLD],
+            supported=["2027-01-01"],
         )
         for text in ("use 2027", NEW, OLDEST, "-32602"):
             assert text in error.message
@@ -506,7 +513,41 @@ def test_chatter_before_the_probe_is_answered() -> None:
 
 def test_chatter_is_no_answer() -> None:
     """A server that only talks is silent all the same."""
-    with playing("stdio", plan("legacy", discover=say(tells("notifications/message", level="info", data="hi")))) as stage:
+    with playing(
+        "stdio", plan("legacy", discover=say(tells("notifications/message", level="info", data="hi")))
+    ) as stage:
         with stage.connect(probe_timeout=BRIEF) as client:
             assert isinstance(client.call_tool("ok"), Ok)
             assert (stage.methods, stage.processes) == (PROBED, 1)
+
+
+# -- the judge of all the above
+
+
+MODERN_META = {
+    "_meta": {"io.modelcontextprotocol/protocolVersion": NEW, "io.modelcontextprotocol/clientCapabilities": {}}
+}
+GREETING = {"protocolVersion": LATER, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [(asks("ping", 1), ""), (asks("ping", 1), "")],
+        [(asks("ping", "1"), "")],
+        [(asks("ping", 1), LATER)],
+        [(tells(INITIALIZED), "")],
+        [(asks(INITIALIZE, 1, **GREETING), ""), (tells(INITIALIZED), LATER), (tells(INITIALIZED), LATER)],
+        [(asks(INITIALIZE, 1, **GREETING), ""), (tells("notifications/cancelled", requestId=1), LATER)],
+        [(asks(PROBE, 1, **MODERN_META), ""), (tells("notifications/cancelled", requestId=1), "")],
+        [(asks(INITIALIZE, 1, **{**GREETING, "clientInfo": None}), "")],
+        [(asks("tools/list", 1, **MODERN_META), LATER)],
+        [(asks(INITIALIZE, 1, **GREETING, **MODERN_META), "")],
+        [(asks(INITIALIZE, 1, **GREETING), ""), (tells(INITIALIZED), LATER), (asks("tools/call", 2), LATER)],
+    ],
+    ids=lambda said: f"{len(said)} {said[-1][0]['method']}",
+)
+def test_the_judge_sees_what_is_wrong(said: list[Any]) -> None:
+    record = [{"message": message, "agreed": agreed, "ran": False} for message, agreed in said]
+    with pytest.raises((AssertionError, jsonschema.ValidationError)):
+        judge(record)

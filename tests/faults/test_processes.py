@@ -137,9 +137,11 @@ def test_a_program_that_prints_and_ends(text: str) -> None:
     assert took.seconds < AT_ONCE
 
 
-def test_an_exit_after_discovery_was_read() -> None:
-    with serving("stdio", {"server/discover": [{"send": [], "stderr": "old server\n", "exit": 2}]}) as server:
+def test_an_exit_after_discovery_was_read_and_again() -> None:
+    end = {"send": [], "stderr": "old server\n", "exit": 2}
+    with serving("stdio", {"server/discover": [end], "initialize": [end]}) as server:
         with Took() as took:
             error = assert_error(failed_connect(server.connect), "exited", exit_code=2, stderr="old server")
         assert took.seconds < AT_ONCE
+        assert "exited twice" in error.message
         assert "old server" in error.message

@@ -230,13 +230,13 @@ def plan(era: str = "dual", /, **steps: Any) -> Plan:
 
 
 def assert_speaks(client: Client, version: str, text: str = "hello") -> dict[str, Any]:
-    """The client agreed on this version, and it is of use."""
-    info = client.protocol_info
-    assert (info["status"], info["version"], info["error"]) == ("ready", version, None), info
-    assert info["era"] == ("modern" if version == NEW else "legacy")
+    """The client is of use, and it is so by this version."""
     outcome = client.call_tool("ok", {"text": text})
     assert isinstance(outcome, Ok), outcome
     assert outcome.value["content"][0]["text"] == text
+    info = client.protocol_info
+    assert (info["status"], info["version"], info["error"]) == ("ready", version, None), info
+    assert info["era"] == ("modern" if version == NEW else "legacy")
     return info
 
 
@@ -252,15 +252,14 @@ def judge(record: list[dict[str, Any]], *, strict: bool = True) -> None:
 
 
 def _judge_link(record: list[dict[str, Any]], strict: bool) -> None:
-    opening = {
-        entry["message"]["id"] for entry in record if entry["message"].get("method") in (PROBE, INITIALIZE)
-    }
-    agreed, initialized = "", False
+    opening = {entry["message"]["id"] for entry in record if entry["message"].get("method") in (PROBE, INITIALIZE)}
+    initialized = False
     for entry in record:
         message, method = entry["message"], entry["message"].get("method", "answer")
         modern = META + "protocolVersion" in ((message.get("params") or {}).get("_meta") or {})
-        if entry["agreed"] != agreed:
-            agreed, initialized = entry["agreed"], False
+        agreed = entry["agreed"]
+        if method == INITIALIZE:
+            initialized = False
         if modern:
             assert not (strict and agreed), f"{method} of the modern era after a handshake"
             mcp_schema.check_from_client(message, NEW)

@@ -567,3 +567,29 @@ def test_a_forked_child_begins_a_session_of_its_own() -> None:
         assert isinstance(client.call_tool("test"), Ok)
         sessions = [request.header("mcp-session-id") for request in came(server, "tools/call")]
         assert sessions == ["parent", "child", "parent"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_ends_like_any_program() -> None:
+    """Nobody may wait there for the lock of a stream whose thread is the parent's."""
+    program = (
+        "import gc, os, sys, warnings; from snodo_client import Client\n"
+        "warnings.simplefilter('ignore')\n"
+        "client = Client.connect(sys.argv[1], protocol='2025-11-25')\n"
+        "client.call_tool('test')\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    gc.collect()\n"
+        "    sys.exit(0 if client.call_tool('test').ok else 2)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), client.call_tool('test').ok)\n"
+    )
+    with ScriptedServer(legacy(get=silent, session_id=iter(["parent", "child"]))) as server:
+        ran = subprocess.run(
+            [sys.executable, "-c", program, server.url],
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "0 True\n", "")
+        assert [request.header("mcp-session-id") for request in came(server, "DELETE")] == ["child", "parent"]

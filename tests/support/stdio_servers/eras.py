@@ -30,15 +30,17 @@ Message = dict[str, Any]
 
 
 class Play:
-    """One process, or one HTTP server."""
+    """One process, or one HTTP server. With `binding`, the first request of the modern era decides for all."""
 
-    def __init__(self, plan: Mapping[str, Any]) -> None:
+    def __init__(self, plan: Mapping[str, Any], *, binding: bool = False) -> None:
         self._era = plan.get("era", "dual")
         self._newest = plan.get("version", OLD[0])
         self._steps = plan.get("steps", {})
         self._counts: dict[str, int] = {}
         self._ids: dict[str, Any] = {}
         self._lock = threading.Lock()
+        self._binding = binding
+        self._bound = False
         self.agreed = ""  # by initialize
         self.initialized = False
 
@@ -84,7 +86,12 @@ class Play:
         result: dict[str, Any] = {} if version is None else {"resultType": "complete"}
         if method == "server/discover":
             supported = [NEW, *OLD] if self._era == "dual" else [NEW]
-            result |= {"supportedVersions": supported, "capabilities": CAPABILITIES, "ttlMs": 0, "cacheScope": "private"}
+            result |= {
+                "supportedVersions": supported,
+                "capabilities": CAPABILITIES,
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }
             result["_meta"] = {META + "serverInfo": INFO}
         elif method == "initialize":
             speaks = OLD[OLD.index(self._newest) :]
@@ -102,10 +109,12 @@ class Play:
         modern, legacy = self._era in ("modern", "dual"), self._era in ("legacy", "dual")
         uninitialized = 400, error(message["id"] if welcome else None, -32000, message="Server not initialized")
         if method == "initialize":
-            return None if legacy else (400, error(message["id"], -32022, {"supported": [NEW], "requested": ""}))
+            supported = {"supported": [NEW], "requested": message["params"]["protocolVersion"]}
+            return None if legacy and not self._bound else (400, error(message["id"], -32022, supported))
         if version is not None:
             if not modern or self.agreed:
                 return uninitialized
+            self._bound = self._binding
             return None if version == NEW else (400, error(message["id"], -32022, {"supported": [NEW]}))
         if not legacy:
             return 400, error(message["id"], -32602)
@@ -144,7 +153,7 @@ def main() -> None:
     plan = plans[min(lives, len(plans) - 1)]
     end(plan)
     time.sleep(plan.get("sleep", 0))
-    play = Play(plan)
+    play = Play(plan, binding=True)
     for line in sys.stdin.buffer:
         step, entry = play.act(json.loads(line))
         write(record, json.dumps({"life": lives, **entry}) + "\n")
