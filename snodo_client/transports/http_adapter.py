@@ -12,7 +12,7 @@ import http.client
 import ssl
 from contextlib import suppress
 from functools import partial
-from queue import Empty, Full
+from queue import Empty
 from typing import TYPE_CHECKING, Any
 
 import requests.cookies
@@ -132,35 +132,27 @@ class TlsConnection(_Connection, HTTPSConnection):  # type: ignore[misc]
     pass
 
 
-class _Place:
-    """A pool's queue, for the one connection of a slot. urllib3's own has a lock that an interruption of the calling
-    thread can leave locked.
+class _Nowhere:
+    """A pool's queue that holds nothing: the slot has the connection. What is in a queue is closed by urllib3 when the
+    pool goes, at the latest at the interpreter's exit, and would wait there for a thread that reads.
     """
 
     def __init__(self, size: int) -> None:
-        self._items: list[Any] = []
-        self._size = size
+        pass
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        if len(self._items) >= self._size:
-            raise Full
-        self._items.append(item)
+        pass
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        if not self._items:
-            raise Empty
-        return self._items.pop()
-
-    def clear(self) -> None:
-        self._items.clear()
+        raise Empty
 
 
 class _PlainPool(HTTPConnectionPool):
-    QueueCls: Any = _Place
+    QueueCls: Any = _Nowhere
 
 
 class _TlsPool(HTTPSConnectionPool):
-    QueueCls: Any = _Place
+    QueueCls: Any = _Nowhere
 
 
 _POOLS: Any = {"http": _PlainPool, "https": _TlsPool}
@@ -195,6 +187,8 @@ class SlotAdapter(HTTPAdapter):
             slot, connection = self._slot, TlsConnection if pool.scheme == "https" else PlainConnection
 
             def make(*args: Any, **options: Any) -> HTTPConnection:
+                if slot.connection is not None:
+                    slot.connection.close()
                 slot.connection = made = connection(*args, **options)
                 made.slot = slot
                 return made
@@ -235,11 +229,6 @@ class SlotAdapter(HTTPAdapter):
             if len(self._session.cookies) > MAX_COOKIES:
                 self._session.cookies.clear()
         return raw
-
-    def abandon(self) -> None:
-        """In the child of a fork: urllib3 is not to close, when the pool goes, what a thread that is gone was using."""
-        if self._pool is not None:
-            self._pool.pool.clear()
 
     def close(self) -> None:
         super().close()

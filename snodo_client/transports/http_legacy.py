@@ -126,11 +126,9 @@ class McpSession:
             if self._over:
                 return
             self._stream = stream
-        try:
+        with suppress(McpError):  # a refusal is told where the stream ends; where no thread is left, calls will tell
             stream.start()
             stream.opened(deadline.sub(min(ATTEND_SECONDS, deadline.left() / 10)))
-        except McpError as error:
-            _debug("%s: no stream for what belongs to no request: %s", self._link.name, error.message)
 
     def _heard(self, event: Event) -> None:
         for message in messages_in(event, self._link):
@@ -148,7 +146,7 @@ class McpSession:
             waiting = [attempt for attempt in self._attempts if attempt.elsewhere]
         for attempt in waiting:
             attempt.answer(error.copy())
-        _debug("%s: the stream for what belongs to no request is over: %s", self._link.name, error.message)
+        _debug("%s: no stream for what belongs to no request (any more): %s", self._link.name, error.message)
         return None
 
     # -- the end

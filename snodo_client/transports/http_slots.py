@@ -66,16 +66,11 @@ class Slot:
         """
         self.lock = RLock()
         self._let_go(cut=False)
-        connection, sender, self.connection, self.sender = self.connection, self.sender, None, None
-        if idle:
-            if connection is not None:
-                connection.close()
-            return
-        if sender is not None:
-            sender.abandon()
-        sock = getattr(connection, "sock", None)
-        if sock is not None:
-            os.close(sock.detach())
+        connection, self.connection, self.sender = self.connection, None, None
+        if idle and connection is not None:
+            connection.close()
+        elif connection is not None and connection.sock is not None:
+            os.close(connection.sock.detach())
 
     def _let_go(self, *, cut: bool) -> None:
         with self.lock:

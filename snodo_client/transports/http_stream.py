@@ -113,7 +113,7 @@ class EventSource:
                     self._refusal = error
                 again = self._on_end(error)
                 self._known.set()
-                if again is None:
+                if again is None or self._link.slots.closed:
                     return
                 pause = again
         finally:

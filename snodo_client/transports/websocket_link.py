@@ -55,8 +55,9 @@ class WebSocketLink(Link):
     """One connection and the thread that serves it."""
 
     __slots__ = (
-        "_binary", "_closing", "_control", "_fault", "_inbound", "_letter", "_limit", "_lock", "_masking", "_message",
-        "_protocol", "_queue", "_rest", "_said", "_sock", "_thread", "_waits_for_room", "_waker", "_woken",
+        "_begun", "_binary", "_closing", "_control", "_fault", "_given_up", "_inbound", "_letter", "_limit", "_lock",
+        "_masking", "_message", "_protocol", "_queue", "_rest", "_said", "_sock", "_thread", "_waits_for_room",
+        "_waker", "_woken",
     )  # fmt: skip
 
     def __init__(
@@ -68,7 +69,9 @@ class WebSocketLink(Link):
         self._inbound = inbound
         self._masking = masking
         self._limit = limit
-        self._lock = RLock()  # guards the queue, the fault and the waker; reentrant, for signal handlers
+        # Guards the queue, the fault, the waker and who lets go of the sockets; reentrant, for signal handlers.
+        self._lock = RLock()
+        self._begun = self._given_up = False  # by the thread, or by whoever was to start it
         self._fault: McpError | None = None
         self._queue: deque[Letter] = deque()
         self._waker, self._woken = socket.socketpair()
@@ -91,8 +94,13 @@ class WebSocketLink(Link):
         """Serve the connection; *early* came with the end of the handshake. Raises McpError when no thread starts."""
         try:
             self._thread = threads.start("snodo-websocket", self._run, early)
-        except BaseException:
-            self._let_go()
+        except BaseException:  # an interruption: the thread may run all the same
+            with self._lock:
+                self._given_up = not self._begun
+                self._closing = Deadline(0.0)
+                self._wake()
+            if self._given_up:
+                self._let_go()
             raise
 
     def post(self, letter: Letter) -> None:
@@ -149,6 +157,10 @@ class WebSocketLink(Link):
     # -- the thread
 
     def _run(self, early: bytes) -> None:
+        with self._lock:
+            if self._given_up:
+                return
+            self._begun = True
         try:
             if early:
                 self._take(early)

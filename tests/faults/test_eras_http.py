@@ -31,6 +31,7 @@ from support.eras import (
     playing,
     refuses,
     say,
+    served,
     tells,
 )
 from support.faulty import AT_ONCE, assert_error
@@ -241,8 +242,6 @@ def test_a_redirect_within_the_origin_is_followed_in_every_era() -> None:
             return peer.respond("307 Temporary Redirect", b"", "Location: /mcp/")
         return right(peer, request)
 
-    from support.eras import served
-
     for era, version in (("modern", NEW), ("legacy", LATER)):
         record: list[Any] = []
         right = served(Play({"era": era}), record)
@@ -324,7 +323,7 @@ def test_one_limit_over_the_probe_and_the_handshake() -> None:
 
 # -- who asks
 
-TOKEN = {"headers": {"Authorization": "Bearer s3cr3t-t0k3n"}}
+TOKEN: dict[str, Any] = {"headers": {"Authorization": "Bearer s3cr3t-t0k3n"}}
 SCOPE = 'WWW-Authenticate: Bearer error="insufficient_scope", scope="mcp"'
 
 
@@ -444,10 +443,14 @@ class OldServer(SseServer):
     """Serves 2024-11-05 over HTTP+SSE at the URL where POSTs are refused by the two steps given."""
 
     def __init__(self, *refusals: Callable[[Peer], None], **options: Any) -> None:
-        super().__init__(OldServer.answer, path="/mcp", **options)
+        super().__init__(lambda _, peer, request: self.answer(peer, request), path="/mcp", **options)
         self.play = Play({"era": "legacy", "version": OLDEST})
         self.record: list[dict[str, Any]] = []
         self._refusals = list(refusals)
+
+    def __enter__(self) -> OldServer:
+        super().__enter__()
+        return self
 
     def answer(self, peer: Peer, request: Request) -> None:
         if request.target == "/mcp":
@@ -491,6 +494,14 @@ def test_http_sse_is_tried_last(status: int, body: Any) -> None:
             assert ids == sorted(set(ids))
         judge(server.record)
         assert took.seconds < AT_ONCE
+
+
+@pytest.mark.parametrize("message", [answers(discovered(OLDEST), id=1), refuses(-32022, {"supported": [OLDEST]}, id=1)])
+def test_a_server_that_names_older_versions_and_refuses_their_handshake_may_be_of_that_kind(message: Any) -> None:
+    with OldServer(lambda peer: peer.json(message), refusal(405)) as server:
+        with Client.connect(server.url, timeout=10) as client:
+            assert_speaks(client, OLDEST)
+        assert server.lines[:3] == OLD_LINES
 
 
 def test_the_credentials_go_there_too() -> None:

@@ -66,7 +66,7 @@ def fill_in(request: Any) -> dict[str, Any]:
 
 
 HANDLERS = {"form": fill_in, "url": lambda request: {"action": "accept"}, "sampling": sample}
-CAPABILITIES = {"roots": {}, "sampling": {"tools": {}}, "experimental": {"com.example": {}}}
+CAPABILITIES: dict[str, Any] = {"roots": {}, "sampling": {"tools": {}}, "experimental": {"com.example": {}}}
 
 
 def talk(client: Client, kind: str, version: str) -> list[dict[str, Any]]:

@@ -59,3 +59,21 @@ def test_j04_j05_h12_nothing_is_posted_back_over_http(extra: list[dict[str, Any]
         for _ in range(3):
             assert isinstance(client.call_tool("test"), Ok)
         assert [request.message["method"] for request in server.requests] == ["tools/call"] * 3
+
+
+@pytest.mark.parametrize("extra", REQUESTS, ids=lambda request: request["method"])
+def test_j05_h12_nothing_is_posted_back_in_the_stream_of_the_probe(extra: dict[str, Any]) -> None:
+    known = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
+
+    def reply(peer: Peer, request: Request) -> None:
+        probed = request.message["method"] == "server/discover"
+        answer = {"jsonrpc": "2.0", "id": request.id, "result": known} if probed else result(request)
+        peer.start_sse()
+        for message in [extra, answer]:
+            peer.chunk(event(message))
+        peer.end()
+
+    with ScriptedServer(each_request(reply)) as server:
+        with Client.connect(server.url) as client:
+            assert isinstance(client.call_tool("test"), Ok)
+        assert [request.message.get("method") for request in server.requests] == ["server/discover", "tools/call"]

@@ -7,6 +7,8 @@ import gc
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -379,3 +381,43 @@ def test_a_child_made_in_mid_exchange_leaves_it_to_the_parent() -> None:
         assert next(messages)["id"] == 1
         assert list(messages) == []
         assert exchange(transport, make_call(wire_id=2))[-1]["id"] == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("forks", [False, True])
+def test_a_program_may_end_while_another_thread_reads(forks: bool) -> None:
+    """Nobody may close under it what that thread, here or in the parent, holds the lock of."""
+    program = f"""
+import gc, os, sys, threading
+from snodo_client import Client
+client = Client.connect(sys.argv[1], protocol="2026-07-28")
+client.call_tool("test")
+there = threading.Event()
+stuck = lambda: client.call_tool("stuck", progress=lambda _: there.set())
+threading.Thread(target=stuck, daemon=True).start()
+there.wait()
+if not {forks} or os.fork() == 0:
+    gc.collect()
+    ok = client.call_tool("test").ok
+    print(ok, flush=True)
+    sys.exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+    def reply(peer: Peer, request: Request) -> None:
+        if request.message["params"]["name"] == "test":
+            return peer.answer(request)
+        peer.start_sse()
+        progress = {"progressToken": request.id, "progress": 1}
+        peer.chunk(event({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}))
+        return peer.silence()
+
+    with ScriptedServer(each_request(reply)) as server:
+        ran = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", program, server.url],
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "True\n", "")

@@ -1,11 +1,11 @@
 """A server of any era that writes down all it receives, and departs from what is right where its plan says so.
 
 A plan is a mapping: `era` ("modern", "legacy" or "dual") and `version` (the newest older revision it speaks) say what
-is right; `sleep` are seconds before it reads; `exit` ends it before that; `steps` are, for each method, what to do for
-the first, second, ... message with it, of which the last stays. A step `send`s messages in place of the right answer
-("$ID" is the id of the message, "$initialize" that of the last message with this method), after a `wait`; it may `exit`
-with a code after writing `stderr`. The other keys of a step are for HTTP. Answers to the server have the method
-"answer".
+is right; `behind` is how many messages must wait for it before it takes the first; `exit` ends it before that; `steps`
+are, for each method, what to do for the first, second, ... message with it, of which the last stays. A step `send`s
+messages in place of the right answer ("$ID" is the id of the message, "$initialize" that of the last message with this
+method), after a `wait`; it may `exit` with a code after writing `stderr`. The other keys of a step are for HTTP.
+Answers to the server have the method "answer".
 
 Knows nothing of the library under test. Run as a program it serves stdio: its arguments are the file of the record, and
 the plans of the first, the second, ... process, of which the last stays.
@@ -19,12 +19,13 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 NEW = "2026-07-28"
 OLD = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 META = "io.modelcontextprotocol/"
-CAPABILITIES = {"tools": {}, "logging": {}}
+CAPABILITIES: dict[str, Any] = {"tools": {}, "logging": {}}
 INFO = {"name": "eras", "version": "1"}
 Message = dict[str, Any]
 
@@ -152,9 +153,9 @@ def main() -> None:
     write(record, json.dumps({"started": os.getpid()}) + "\n")
     plan = plans[min(lives, len(plans) - 1)]
     end(plan)
-    time.sleep(plan.get("sleep", 0))
     play = Play(plan, binding=True)
-    for line in sys.stdin.buffer:
+    waiting = [sys.stdin.buffer.readline() for _ in range(plan.get("behind", 0))]
+    for line in chain(waiting, sys.stdin.buffer):
         step, entry = play.act(json.loads(line))
         write(record, json.dumps({"life": lives, **entry}) + "\n")
         perform(step)
