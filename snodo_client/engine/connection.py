@@ -73,7 +73,8 @@ class Connection:
 
     @property
     def lost(self) -> bool:
-        link = self._opened
+        """Whether every further call will fail."""
+        link = self.link or (self._opened if self.error is not None else None)
         return link is not None and link.lost is not None and not self.transport.traits.reopens
 
     def ready(self, deadline: Deadline) -> Link | McpError:
