@@ -317,6 +317,8 @@ class Client:
             raise ValueError(
                 f"{method!r} is no notification: their names start with 'notifications/'; use client.request()"
             )
+        if method == "notifications/initialized":
+            raise ValueError("notifications/initialized is sent when the client connects, where there is a handshake")
         given = dict(requests.checked_object(params, "params"))
         return self._session.notify(method, given, self._deadline({"timeout": timeout}))  # type: ignore[return-value]
 

@@ -185,11 +185,13 @@ def _capabilities(capabilities: Mapping[str, Any] | Sequence[str]) -> dict[str, 
         found = type(capabilities).__name__
         raise TypeError(f"client_capabilities must be a mapping, or a list of names such as ['roots'], not {found}")
     if not isinstance(capabilities, Mapping):
-        return {_capability(name): {} for name in capabilities}
+        capabilities = {_capability(name): {} for name in capabilities}
     for name, value in capabilities.items():
         if not isinstance(value, dict):
             found = type(value).__name__
             raise TypeError(f"client_capabilities[{_capability(name)!r}] must be a dict such as {{}}, not {found}")
+    if "tasks" in capabilities:
+        raise ValueError("client_capabilities: a server cannot begin tasks of this client, so they are not declared")
     for name, settings in capabilities.get("extensions", {}).items():
         if "/" not in _capability(name) or not isinstance(settings, dict):
             raise ValueError(f"the extension {name!r} must be a prefixed name such as 'com.example/x' with a dict")

@@ -18,7 +18,6 @@ _ONLY_LEGACY = {
     "tasks/list": _NO_TASKS,
     "tasks/cancel": _NO_TASKS,
     "notifications/roots/list_changed": "the server asks for the roots when it needs them",
-    "notifications/initialized": "there is no handshake",
 }
 _ONLY_MODERN = {
     "server/discover": "server_info, server_capabilities and instructions hold what the server told when it connected",
