@@ -293,3 +293,53 @@ def test_mirrored_arguments_follow_the_copy() -> None:
 def test_a_request_shows_its_method_only() -> None:
     request = Request("tools/call", {"name": "x", "requestState": "s3cret", "arguments": {"token": "s3cret"}})
     assert repr(request) == "Request('tools/call')"
+
+
+# -- the older revisions
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2024-11-05"])
+def test_an_older_revision_gets_no_metadata_of_the_newer(version: str) -> None:
+    def sent(request: Request, **options: bool) -> Any:
+        return json.loads(request.copy(version=version).encode(7, IDENTITY, **options))
+
+    assert sent(Request("ping")) == {"jsonrpc": "2.0", "id": 7, "method": "ping"}
+    assert sent(Request("tools/list", log_level="debug")) == {"jsonrpc": "2.0", "id": 7, "method": "tools/list"}
+    assert sent(Request("tools/call", {"name": "t"}))["params"] == {"name": "t"}
+    assert sent(Request("x", {"a": 1}, meta={"com.example/t": 1}))["params"] == {"_meta": {"com.example/t": 1}, "a": 1}
+    assert sent(Request("x"), progress=True)["params"] == {"_meta": {"progressToken": 7}}
+    both = sent(Request("x", {"a": 1}, meta={"com.example/t": ","}), progress=True)
+    assert both["params"] == {"_meta": {"com.example/t": ",", "progressToken": 7}, "a": 1}
+    assert Request("tools/call", {"name": "t"}).copy(version=version).headers() == {}
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=3), st.booleans())
+def test_whatever_the_parameters_they_arrive_in_an_older_revision(params: dict[str, Any], progress: bool) -> None:
+    params.pop("_meta", None)
+    body = Request("x", params).copy(version="2025-06-18").encode(1, IDENTITY, progress=progress)
+    got = json.loads(body).get("params", {})
+    assert got.pop("_meta", None) == ({"progressToken": 1} if progress else None)
+    assert got == params
+
+
+def test_the_handshake_says_who_asks() -> None:
+    identity = Identity({"name": "n", "version": "1"}, {"roots": {}}, {"roots": {"listChanged": True}})
+    request = identity.initialize("2025-03-26")
+    assert (request.method, request.version) == ("initialize", "2025-03-26")
+    assert request.params == {
+        "protocolVersion": "2025-03-26",
+        "capabilities": {"roots": {"listChanged": True}},
+        "clientInfo": {"name": "n", "version": "1"},
+    }
+    assert Identity(None, {}).initialize("2025-11-25").params["clientInfo"] == {"name": "unnamed", "version": "0"}
+
+
+@pytest.mark.parametrize(("task", "sent"), [(True, {}), ({"ttl": 60_000}, {"ttl": 60_000}), ({}, {})])
+def test_tasks_are_asked_for(task: Any, sent: dict[str, Any]) -> None:
+    assert requests.task_params(task) == sent
+
+
+@pytest.mark.parametrize("task", [False, 5, "x", {"ttl": -1}, {"ttl": "1"}, {"ttl": True}, {"ttl": float("inf")}])
+def test_a_task_is_a_mapping_with_milliseconds(task: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="task"):
+        requests.task_params(task)

@@ -226,3 +226,48 @@ def test_any_message_has_an_outcome(message: dict[str, Any], method: str, status
         )
     repr(outcome)
     str(outcome)
+
+
+# -- the older revisions
+
+
+@pytest.mark.parametrize("kind", ["input_required", "task", "banana", 5, None])
+def test_a_result_type_means_nothing_in_an_older_revision(kind: object) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "result": {"resultType": kind, "content": []}}
+    outcome = results.decode(message, "tools/call", "x", version="2025-11-25")
+    assert outcome == Ok({"resultType": kind, "content": []})
+
+
+def elicitations(data: object, method: str = "tools/call", version: str = "2025-11-25", code: int = -32042) -> object:
+    error = {"code": code, "message": "visit these first", "data": data}
+    return results.decode({"jsonrpc": "2.0", "id": 1, "error": error}, method, "x", version=version)
+
+
+def test_urls_to_visit_first_are_input_that_is_asked_for() -> None:
+    asked = {"mode": "url", "elicitationId": "e1", "url": "https://example.test/x", "message": "Sign in"}
+    outcome = elicitations({"elicitations": [asked]})
+    assert isinstance(outcome, InputRequired)
+    assert outcome.requests == {"e1": {"method": "elicitation/create", "params": asked}}
+    assert outcome.request_state is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [None, {}, [], "x", {"elicitations": []}, {"elicitations": {}}, {"elicitations": [5]}, {"elicitations": [{}]},
+     {"elicitations": [{"elicitationId": 5}]}],
+)  # fmt: skip
+def test_urls_that_are_not_told_stay_an_error(data: object) -> None:
+    outcome = elicitations(data)
+    assert isinstance(outcome, McpError)
+    assert (outcome.code, outcome.reason, outcome.data) == (-32042, None, data)
+
+
+def test_elsewhere_that_error_has_no_meaning() -> None:
+    data = {"elicitations": [{"elicitationId": "e1", "url": "https://example.test/x"}]}
+    for outcome in (
+        elicitations(data, version="2026-07-28"),
+        elicitations(data, method="tools/list"),
+        elicitations(data, code=-32041),
+    ):
+        assert isinstance(outcome, McpError)
+        assert outcome.reason is None
