@@ -81,7 +81,9 @@ _ID_AT_THE_END = re.compile(rb',"jsonrpc":"2\.0","id":([1-9][0-9]{0,17})\}\Z')
 
 def response_id(line: bytes) -> int | None:
     """The id of a response written the usual way, told without decoding it. None for everything else."""
-    match = _ID_IN_FRONT.match(line) or _ID_AT_THE_END.search(line, max(0, len(line) - 64))
+    match = _ID_IN_FRONT.match(line)
+    if match is None and line.startswith((b'{"result":', b'{"error":')):  # a request may end like that as well
+        match = _ID_AT_THE_END.search(line, max(0, len(line) - 64))
     return int(match[1]) if match else None
 
 

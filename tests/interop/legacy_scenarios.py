@@ -106,6 +106,13 @@ def pings(bench: LegacyBench) -> None:
 
 
 @scenario
+def questions_whose_ids_are_those_of_our_calls(bench: LegacyBench) -> None:
+    """Both sides count from the beginning, and each on its own."""
+    with bench.connect() as fresh:
+        assert text_of(fresh.call_tool("ping", {"times": 20}, timeout=10)) == "pong"
+
+
+@scenario
 def a_timeout_and_the_next_call(bench: LegacyBench) -> None:
     outcome = bench.client.call_tool("wait", {"key": "nobody asks"}, timeout=CALL_SECONDS)
     assert isinstance(outcome, McpError), outcome

@@ -94,7 +94,7 @@ V1: dict[str, Any] = {
     "names_resource": False,
 }
 ASKING = {"a_form", "a_page_to_open", "sampling", "roots", "pings", "many_questions_at_once"}
-ASKING |= {"a_client_that_answers_nothing"}
+ASKING |= {"a_client_that_answers_nothing", "questions_whose_ids_are_those_of_our_calls"}
 CANCELLING = {"a_timeout_reaches_the_server", "a_raising_callback_cancels"}
 REMEMBERING = {"logs_of_a_level", "a_subscription"}
 SPECIAL = (ASKING | REMEMBERING | {"lists"}) - {"a_form"}  # these use tools that only `legacy` has

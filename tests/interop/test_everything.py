@@ -225,6 +225,14 @@ def test_roots(client: Client) -> None:
     until(lambda: ROOT not in text_of(client.call_tool("get-roots-list")))
 
 
+def test_roots_of_a_handler(peers: Peers) -> None:
+    """It asks as soon as the handshake is over, and ends although it may wait for the answer."""
+    with launch.target(peers, Peer("everything", "stdio")) as target:
+        handlers = {"roots": lambda request: {"roots": [{"uri": ROOT}]}}
+        with Client.connect(target, handlers=handlers) as client:
+            until(lambda: ROOT in text_of(client.call_tool("get-roots-list")))
+
+
 def test_log_messages(everything: Everything, client: Client) -> None:
     """It logs one message of a random level when it is told to begin, and next five seconds later."""
     uri = f"demo://resource/dynamic/text/{time.monotonic_ns()}"

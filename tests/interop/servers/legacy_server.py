@@ -92,9 +92,10 @@ def make_server(*, stateless: bool = False) -> FastMCP:
         return " ".join(str(root.uri) for root in (await ctx.session.list_roots()).roots)
 
     @server.tool()
-    async def ping(ctx: Context) -> str:
+    async def ping(ctx: Context, times: int = 1) -> str:
         """Ask the client whether it is there."""
-        await ctx.session.send_ping()
+        for _ in range(times):
+            await ctx.session.send_ping()
         return "pong"
 
     @server.tool()
