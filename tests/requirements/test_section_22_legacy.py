@@ -220,13 +220,15 @@ class Forgetful:
             OK(peer, request)
         elif message["method"] == INITIALIZE:
             self.sessions += 1
-            if self.sessions == 2 and self.silent:
-                peer.silence()
             if self.sessions == 2:
                 self.remembers.set()
+                if self.silent:
+                    peer.silence()
             peer.json(initialized(request), "200 OK", f"Mcp-Session-Id: session-{self.sessions}")
         elif message["method"] != INITIALIZED and not self.remembers.is_set():
             peer.respond("404 Not Found")
+        elif message.get("params", {}).get("name") == "silence":
+            peer.silence()
         elif "id" in message:
             peer.answer(request)
         else:
@@ -250,12 +252,15 @@ def test_lh03_a_session_that_is_lost_is_begun_again_whatever_found_it_out(what: 
 
 
 def test_lh03_x03_what_a_lost_session_never_ran_is_not_cancelled() -> None:
-    with ScriptedServer(each_request(Forgetful(silent=True))) as server:
-        with connect(server.url) as client:
-            outcome = client.call_tool("test", timeout=0.3)
+    with ScriptedServer(each_request(Forgetful(silent=True))) as server, connect(server.url) as client:
+        for tool in ("test", "silence"):  # the first finds the session lost, and the next handshake silent
+            outcome = client.call_tool(tool, timeout=0.3)
             assert isinstance(outcome, McpError)
             assert outcome.reason == "timeout"
-        assert methods_of([request.message for request in posts(server)]) == [*HANDSHAKE, CALL, INITIALIZE]
+        until(lambda: came(server, CANCELLED))
+        sent = methods_of([request.message for request in posts(server)])
+        assert sent == [*HANDSHAKE, CALL, INITIALIZE, *HANDSHAKE, CALL, CANCELLED]
+        assert posts(server)[-1].message["params"]["requestId"] == posts(server)[-2].id
 
 
 def posts(server: ScriptedServer) -> list[Request]:
