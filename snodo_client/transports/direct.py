@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
+from ..engine import threads
 from ..log import logger
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
@@ -227,7 +228,9 @@ class _Threads:
         try:
             jobs = self._idle.pop()
         except IndexError:
-            Thread(target=self._work, args=(job,), name="snodo-direct", daemon=True).start()
+            why = threads.refusal(Thread(target=self._work, args=(job,), name="snodo-direct", daemon=True))
+            if why is not None:
+                raise RuntimeError(why) from None
         else:
             jobs.put(job)
 

@@ -16,8 +16,8 @@ from threading import Event, RLock
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from ..engine import threads
 from ..outcome import local_error
-from . import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ from __future__ import annotations
 from threading import RLock
 from typing import TYPE_CHECKING
 
+from ..engine import threads
 from ..engine.call import Call
 from ..outcome import McpError, local_error
-from . import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,4 +97,8 @@ def posted(call: Call, attempt: Attempt, work: Callable[[Attempt], None]) -> Ite
             if "method" not in message:
                 return
     finally:
-        attempt.let_go()
+        try:
+            attempt.let_go()
+        except BaseException:  # interrupted in the middle of it
+            attempt.let_go()
+            raise

@@ -12,7 +12,7 @@ from threading import RLock
 from time import sleep
 from typing import TYPE_CHECKING, Protocol
 
-from . import threads
+from ..engine import threads
 
 if TYPE_CHECKING:
     from ..engine.deadline import Deadline
@@ -57,6 +57,7 @@ class Reaper:
             for exchange in exchanges:
                 if exchange.limit.over:
                     exchange.kill()
+                    self._watched.discard(exchange)
             idle = 0 if exchanges else idle + 1
             if idle >= IDLE_TICKS:
                 with self._lock:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from requests import HTTPError, Request
 from requests.utils import select_proxy
 
+from ..engine import threads
 from ..engine.deadline import LONGEST_WAIT
 from ..engine.mailbox import Empty, Mailbox
 from ..outcome import McpError, local_error
-from . import threads
 from .http_faults import FAULTS, error_of
 
 if TYPE_CHECKING:

@@ -294,6 +294,7 @@ class Slots:
             leases = list(self._leases)
         for lease in leases:
             lease.kill()
+            reaper.forget(lease)  # an interruption may have kept its owner from releasing it
         for slot in idle:
             slot.discard()
 

@@ -19,12 +19,12 @@ from threading import Event as Flag
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from ..engine import threads
 from ..engine.call import Call
 from ..engine.deadline import LONGEST_WAIT, Deadline
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
 from ..protocol.versions import BATCHING, LEGACY
-from . import threads
 from .lines import request_id_in
 
 if TYPE_CHECKING:

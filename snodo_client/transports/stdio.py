@@ -12,11 +12,11 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from .. import log
+from ..engine import threads
 from ..engine.deadline import timed_out
 from ..engine.mailbox import Empty, Mailbox
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
-from . import threads
 from .base import Link, Traits
 from .frames import Frames
 from .lines import Lines, request_id_in, response_id
@@ -219,7 +219,7 @@ class StdioTransport:
         link.read.wait(min(_SETTLING, deadline.left()))
         if not link.fault:
             link.lose(local_error("closed", f"{link.name} has closed its stdin"))
-            Thread(target=link.shut, args=(self._shutdown_timeout,), name="snodo-stdio-closer", daemon=True).start()
+            threads.start("snodo-stdio-closer", link.shut, self._shutdown_timeout)
         raise link.fault[None].copy()
 
     # -- the threads

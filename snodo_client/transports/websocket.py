@@ -21,6 +21,7 @@ from .loading import load
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator
+    from typing import Literal
 
     from ..engine.call import Call
     from ..engine.deadline import Deadline
@@ -33,15 +34,19 @@ CLOSE_SECONDS = 1.0  # how long a server has to answer our close frame
 
 
 class Letter:
-    """A message to write. `begun` once a byte of it may be on the wire."""
+    """A message to write, for the `call` it belongs to."""
 
-    __slots__ = ("_done", "begun", "body", "call")
+    __slots__ = ("_claimed", "_done", "body", "call")
 
     def __init__(self, body: bytes, call: Call | None = None) -> None:
         self.body = body
         self.call = call
-        self.begun = False
+        self._claimed: dict[None, str] = {}
         self._done: Mailbox[McpError | None] = Mailbox()
+
+    def claim(self, to: Literal["write", "withdraw"]) -> bool:
+        """Only one of the two can happen to it: True for the first who asks."""
+        return self._claimed.setdefault(None, to) == to  # atomic, and unlike a lock safe in a signal handler
 
     def taken(self, deadline: Deadline) -> bool:
         """Wait until it is written; False when it was not by the deadline. Raises McpError when the link is lost."""

@@ -19,11 +19,11 @@ from websockets.exceptions import PayloadTooBig
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import State
 
+from ..engine import threads
 from ..engine.deadline import Deadline
 from ..log import logger
 from ..outcome import local_error
 from ..protocol import jsonrpc
-from . import threads
 from .base import Link
 from .lines import request_id_in, response_id
 from .websocket_handshake import Handshake
@@ -69,10 +69,11 @@ class WebSocketLink(Link):
         self._inbound = inbound
         self._masking = masking
         self._limit = limit
-        # Guards the queue, the fault, the waker and who lets go of the sockets; reentrant, for signal handlers.
+        # Guards the waker, and who lets go of the sockets. Nothing that the thread does for a call needs it: a signal
+        # handler may make a call while what it interrupted has the lock.
         self._lock = RLock()
         self._begun = self._given_up = False  # by the thread, or by whoever was to start it
-        self._fault: McpError | None = None
+        self._fault: dict[None, McpError] = {}  # why it is lost; `dict.setdefault` decides who is first
         self._queue: deque[Letter] = deque()
         self._waker, self._woken = socket.socketpair()
         self._waker.setblocking(False)
@@ -95,48 +96,50 @@ class WebSocketLink(Link):
         try:
             self._thread = threads.start("snodo-websocket", self._run, early)
         except BaseException:  # an interruption: the thread may run all the same
+            self._closing = Deadline(0.0)
             with self._lock:
                 self._given_up = not self._begun
-                self._closing = Deadline(0.0)
-                self._wake()
+            self._wake()
             if self._given_up:
                 self._let_go()
             raise
 
     def post(self, letter: Letter) -> None:
         """Have the letter written. Raises McpError when the link is lost."""
-        with self._lock:
-            if self._fault is not None:
-                raise self._fault.copy()
-            self._queue.append(letter)
-            self._wake()
+        self._queue.append(letter)
+        if self._fault:  # asked only now: from here on, whoever loses the link finds the letter
+            raise self._fault[None].copy()
+        self._wake()
 
     def withdraw(self, letter: Letter) -> None:
         """Nobody waits for the letter any more: it is not written unless it has been begun."""
-        with self._lock:
-            letter.call = None
-            if not letter.begun:
-                with suppress(ValueError):  # it was never posted, or withdrawn already
-                    self._queue.remove(letter)
+        call, letter.call = letter.call, None
+        if letter.claim("withdraw"):
+            with suppress(ValueError):  # it was never posted, or withdrawn already
+                self._queue.remove(letter)
+        elif call is not None and call.delivery == "not_sent":
+            call.delivery = "unknown"
 
     def lose(self, error: McpError) -> None:
         """Report the end of the link, once; the first reason stays."""
-        with self._lock:
-            if self._fault is not None:
-                return
-            self._fault = error
-            letters = [*self._queue, *filter(None, [self._letter])]
-            self._queue.clear()
+        if self._fault.setdefault(None, error) is error:
+            self._settle(error)
+            self._inbound.lost(error.copy(), self)
+
+    def _settle(self, error: McpError) -> None:
+        """Nothing is written any more."""
+        letters = [*filter(None, [self._letter])]
+        with suppress(IndexError):
+            while True:
+                letters.append(self._queue.popleft())
         for letter in letters:
             letter.settle(error.copy())
-        self._inbound.lost(error.copy(), self)
 
     def shut(self, seconds: float) -> None:
         """End the connection: a close frame, so many seconds for the server's, then it is cut."""
         self.lose(local_error("closed", f"the connection to {self.name} was closed on this side"))
-        with self._lock:
-            self._closing = Deadline(seconds)
-            self._wake()
+        self._closing = Deadline(seconds)
+        self._wake()
         thread = self._thread
         if thread is not None and thread.ident != get_ident():
             thread.join(seconds + SETTLING_SECONDS)
@@ -144,14 +147,14 @@ class WebSocketLink(Link):
     def abandon(self) -> None:
         """In the child of a fork: let go of what is the parent's, in silence."""
         self._lock = RLock()
-        self._fault = self._fault or local_error("forked")
+        self._fault.setdefault(None, local_error("forked"))
         self._queue.clear()
         self._sock.close()
         self._waker.close()
         self._woken.close()
 
     def _wake(self) -> None:
-        with suppress(OSError):  # it is awake already, or gone
+        with self._lock, suppress(OSError):  # it is awake already, or gone
             self._waker.send(b"\0")
 
     # -- the thread
@@ -169,6 +172,7 @@ class WebSocketLink(Link):
             self.lose(self._ended(f"broke off: {self._plain(fault)}"))
         finally:
             self.lose(self._ended("ended"))
+            self._settle(self._fault[None])  # what was taken from the queue, or put there, meanwhile
             self._let_go()
 
     def _serve(self) -> None:
@@ -233,23 +237,27 @@ class WebSocketLink(Link):
             return True
         if self._closing is not None or self._protocol.state is not State.OPEN:
             return False
-        with self._lock:
-            if not self._queue:
+        while True:
+            try:
+                self._letter = letter = self._queue.popleft()
+            except IndexError:
+                self._letter = None
                 return False
-            self._letter = letter = self._queue.popleft()
-            letter.begun = True
-            if letter.call is not None:
-                letter.call.delivery = "unknown"
+            if letter.claim("write"):
+                break
+        call = letter.call
+        if call is not None:
+            call.delivery = "unknown"
         self._protocol.send_text(letter.body)
         self._rest = memoryview(b"".join(self._protocol.data_to_send()))
         return True
 
     def _finish(self) -> None:
-        with self._lock:
-            letter, self._letter = self._letter, None
-            if letter is not None and letter.call is not None:
-                letter.call.delivery = "accepted"
+        letter, self._letter = self._letter, None
         if letter is not None:
+            call = letter.call
+            if call is not None:
+                call.delivery = "accepted"
             letter.settle(None)
 
     def _collect(self) -> None:

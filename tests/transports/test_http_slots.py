@@ -294,7 +294,22 @@ def test_the_reaper_ends_when_there_is_nothing_to_watch() -> None:
     third = Watched(0.05)
     reaper.watch(third)
     assert third.cut.wait(2)
-    reaper.forget(third)
+    until(lambda: not reaper._running)  # what has been cut need not be forgotten
+
+
+def test_nothing_is_watched_that_was_closed_or_has_no_end() -> None:
+    """An owner may have been interrupted before it could release its lease."""
+    reaper = http_reaper.reaper
+    with opened("http://127.0.0.1:1/") as transport:
+        slots = transport._link.slots  # type: ignore[union-attr]
+        endless = slots.lease(make_call(timeout=float("inf")))
+        endless.begin()
+        assert endless not in reaper._watched
+        held = slots.lease(make_call(timeout=60))
+        held.begin()
+        assert held in reaper._watched
+        slots.close()
+        assert held not in reaper._watched
 
 
 # -- fork

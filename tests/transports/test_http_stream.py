@@ -107,9 +107,10 @@ def test_events_are_told_as_they_come() -> None:
     with ScriptedServer(each_request(reply)) as server, opened(server.url) as link:
         reader = Reader(link)
         reader.source.start()
-        for number in (1, 2):
-            until(lambda number=number: len(reader.events) == number)
-            seen.set()
+        until(lambda: reader.data == ["1"])
+        seen.set()
+        until(lambda: reader.data == ["1", "2"])
+        seen.set()
         reader.source.cut()
 
 
@@ -186,7 +187,7 @@ def test_redirects_within_the_origin_are_followed() -> None:
 def test_an_event_has_a_bound_and_a_stream_has_none() -> None:
     block = b"data: " + b"x" * 900 + b"\n\n"
 
-    def reply(peer: Peer, _: Request) -> None:
+    def reply(peer: Peer, request: Request) -> None:
         peer.start_sse()
         for _ in range(50):
             peer.chunk(block)
@@ -214,7 +215,7 @@ def hang_in_the_stream(peer: Peer, _: Request) -> None:
     peer.silence()
 
 
-def flood(peer: Peer, _: Request) -> None:
+def flood(peer: Peer, request: Request) -> None:
     peer.start_sse()
     while True:
         peer.chunk(b"data: 1\n\n" * 100)

@@ -575,6 +575,8 @@ def test_no_secret_gets_out(where: str, options: dict[str, Any], caplog: pytest.
                 error = duplex.call()
         except McpError as raised:
             error = raised
+        finally:
+            transport.close(Deadline(5))  # nobody does where it was not even opened
     assert isinstance(error, McpError)
     shown = [repr(transport), str(error), repr(error), repr(error.data), repr(pickle.dumps(error)), caplog.text]
     shown += ["".join(traceback.format_exception(error)), *(repr(vars(record)) for record in caplog.records)]
