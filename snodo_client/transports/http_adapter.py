@@ -65,9 +65,35 @@ class Outgoing(PreparedRequest):
         )
 
 
+class _Head:
+    """The head of an answer, read by lines. `last` is empty when it was cut off, which http.client takes for the end."""
+
+    __slots__ = ("_source", "last")
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.last = b""
+
+    def readline(self, limit: int = -1) -> bytes:
+        self.last = line = self._source.readline(limit)
+        return line  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self._source.close()
+
+
 class _Response(http.client.HTTPResponse):
     def begin(self) -> None:
-        super().begin()
+        source: Any = self.fp
+        head: Any = _Head(source)
+        self.fp = head
+        try:
+            super().begin()
+        finally:
+            if self.fp is head:
+                self.fp = source
+        if not head.last:
+            raise http.client.IncompleteRead(b"")
         if self.msg.defects:
             # urllib3 would log what could not be parsed; a server may have put there what it was sent.
             self.msg.defects.clear()

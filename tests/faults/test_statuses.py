@@ -170,7 +170,8 @@ NOTE = event({"jsonrpc": "2.0", "method": "notifications/x"})
 CUTS = {
     "before the head": (b"", "closed"),
     "in the status line": (b"HTTP/1.", "malformed"),
-    "in the head": (JSON, "malformed"),
+    "in the head": (JSON, "closed"),
+    "in the reason of a refusal": (b"HTTP/1.1 404 Not", "closed"),
     "after the head": (JSON + b"Content-Length: 100\r\n\r\n", "closed"),
     "in the body": (JSON + b'Content-Length: 100\r\n\r\n{"jsonrpc"', "closed"),
     "in a chunk": (JSON + CHUNKED + b'64\r\n{"jsonrpc"', "closed"),
