@@ -66,7 +66,7 @@ class Outgoing(PreparedRequest):
 
 
 class _Head:
-    """The head of an answer, read by lines. `last` is empty when it was cut off, which http.client takes for the end."""
+    """The head of an answer, read by lines. `last` is empty when it was cut off, which http.client takes for an end."""
 
     __slots__ = ("_source", "last")
 

@@ -19,6 +19,7 @@ from ..engine.call import Call
 from ..log import logger
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
+from ..reasons import REFUSED_METHOD
 from .http_answer import EXCERPT_SECONDS
 from .http_link import SESSION_ID
 from .http_posting import Attempt, posted
@@ -216,6 +217,10 @@ class _Request:
 
     def _read(self, answer: Answer) -> Iterator[Message]:
         attempt: Attempt = answer.call  # type: ignore[assignment]
+        if answer.status == 404 and SESSION_ID in answer.outgoing.secret:
+            self._answer = _unknown_method(answer, attempt)
+            if self._answer is not None:
+                return iter(())
         self._session.check(answer)
         if attempt.request.method == "initialize" and answer.status < 300:
             self._session.adopt(answer)
@@ -289,6 +294,17 @@ class _Request:
         if self._answer is None:
             attempt.check()
             raise _gone(self._link, errors[-1])
+
+
+def _unknown_method(answer: Answer, attempt: Attempt) -> Message | None:
+    """The answer of a server that knows the session but not the method, with the status of a lost session."""
+    try:
+        message = next(iter(answer.messages()), {})
+    except McpError:
+        return None
+    error = message.get("error")
+    named = type(message.get("id")) is int and message["id"] == attempt.wire_id
+    return message if named and isinstance(error, dict) and error.get("code") == REFUSED_METHOD else None
 
 
 def _is_for(attempt: Attempt, message: Any) -> bool:

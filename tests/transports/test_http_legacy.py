@@ -607,6 +607,18 @@ def test_a_session_lost_again_at_once_is_an_error() -> None:
         assert len(came(server, "initialize")) == 2
 
 
+def test_a_method_the_session_does_not_have_is_no_lost_session() -> None:
+    def unknown(peer: Peer, request: Request) -> None:
+        error = {"code": -32601, "message": "no such method"}
+        peer.json({"jsonrpc": "2.0", "id": request.id, "error": error}, "404 Not Found")
+
+    with ScriptedServer(legacy(unknown)) as server, connect(server.url) as client:
+        outcome = client.call_tool("test")
+        assert isinstance(outcome, McpError)
+        assert (outcome.code, outcome.reason) == (-32601, None)
+        assert len(came(server, "initialize")) == 1
+
+
 def test_without_a_session_404_is_a_status_like_any_other() -> None:
     with (
         ScriptedServer(legacy(refuse("404 Not Found"), session_id=None)) as server,
