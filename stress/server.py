@@ -2,13 +2,17 @@
 it runs, so that one that was sent twice is found. None of it comes from the library: one misreading cannot pass twice.
 
     python stress/server.py stdio LEDGER
-    python stress/server.py http LEDGER PORT
+    python stress/server.py http|sse|websocket LEDGER PORT
+
+Over stdio and HTTP it speaks the revision the client does; HTTP+SSE and WebSocket are for the older ones.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import queue
 import sys
 import threading
 import time
@@ -19,6 +23,8 @@ from typing import Any
 Message = dict[str, Any]
 VERSION = "2026-07-28"
 TOOLS = 7
+CAPABLE: Message = {"capabilities": {"tools": {}}}
+INFO = {"name": "soak", "version": "1"}
 
 
 class Ledger:
@@ -54,8 +60,10 @@ def answer(request: Message, result: Message) -> Message:
 def serve(request: Message, wire: Wire, ledger: Ledger) -> None:
     """One request, from start to end."""
     method, params = request["method"], request.get("params", {})
-    if method == "server/discover":
-        wire.send(answer(request, {"supportedVersions": [VERSION], "capabilities": {"tools": {}}}))
+    if method == "initialize":
+        wire.send(answer(request, {"protocolVersion": params["protocolVersion"], "serverInfo": INFO, **CAPABLE}))
+    elif method == "server/discover":
+        wire.send(answer(request, {"supportedVersions": [VERSION], **CAPABLE}))
     elif method == "tools/list":
         at = int(params.get("cursor", "0"))
         page: Message = {"tools": [{"name": f"tool{at}", "inputSchema": {"type": "object"}}]}
@@ -80,6 +88,8 @@ def call(request: Message, arguments: Message, wire: Wire, ledger: Ledger) -> No
     elif how != "never":
         if how == "noise":
             wire.noise()
+            if "io.modelcontextprotocol/protocolVersion" not in request["params"].get("_meta", {}):
+                wire.send({"jsonrpc": "2.0", "id": f"asks {token}", "method": "ping"})
         for number in range(arguments["steps"]):
             progress = {"progressToken": params_token(request), "progress": number, "message": token}
             wire.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
@@ -108,7 +118,7 @@ class Lines(Wire):
         self._write(json.dumps(message).encode() + b"\n")
 
     def noise(self) -> None:
-        self._write(b'\n\x1b[1mbanner\n{"half": \nnull\n\xff\xfe\n')
+        self._write(b'\n\x1b[1mbanner\n"half": \nnull\n\xff\xfe\n')
         sys.stderr.write("noise\n")
 
     def broken(self, request: Message) -> None:
@@ -119,7 +129,7 @@ def stdio(ledger: Ledger) -> None:
     wire = Lines()
     for line in sys.stdin.buffer:
         message = json.loads(line)
-        if "id" in message:
+        if "id" in message and "method" in message:
             threading.Thread(target=serve, args=(message, wire, ledger), daemon=True).start()
 
 
@@ -129,13 +139,14 @@ def stdio(ledger: Ledger) -> None:
 class Events(Wire):
     """The answer to one POST: as JSON when it is the first thing said and no stream was asked for, else as events."""
 
-    def __init__(self, handler: BaseHTTPRequestHandler, stream: bool) -> None:
+    def __init__(self, handler: BaseHTTPRequestHandler, stream: bool, *headers: str) -> None:
         self._handler = handler
+        self._headers = headers
         self._stream = stream
         self._begun = False
 
     def _head(self, *headers: str) -> None:
-        lines = ["HTTP/1.1 200 OK", *headers, "", ""]
+        lines = ["HTTP/1.1 200 OK", *headers, *self._headers, "", ""]
         self._handler.wfile.write("\r\n".join(lines).encode())
 
     def _event(self, data: bytes) -> None:
@@ -176,20 +187,38 @@ class Http(ThreadingHTTPServer):
 
 
 def http(ledger: Ledger, port: int) -> None:
+    session = f"session-{os.getpid()}-{time.monotonic_ns()}"  # one for all, until the server is started again
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            given = self.headers.get("Mcp-Session-Id", session)  # clients of the newest revision have none
+            if given != session:
+                return self.short("404 Not Found")
+            if "id" not in request or "method" not in request:
+                return self.short("202 Accepted")
             arguments = request.get("params", {}).get("arguments", {})
-            wire = Events(self, arguments.get("stream", False))
+            new = [f"Mcp-Session-Id: {session}"] if request["method"] == "initialize" else []
+            wire = Events(self, arguments.get("stream", False), *new)
             serve(request, wire, ledger)
             if arguments.get("how") == "never":
                 time.sleep(1)
                 self.close_connection = True
             else:
                 wire.end()
+            return None
+
+        def do_GET(self) -> None:
+            self.short("405 Method Not Allowed")
+
+        def do_DELETE(self) -> None:
+            self.short("200 OK")
+
+        def short(self, status: str) -> None:
+            self.wfile.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
 
         def log_message(self, *_: object) -> None:
             """Nothing."""
@@ -197,6 +226,110 @@ def http(ledger: Ledger, port: int) -> None:
     server = Http(("127.0.0.1", port), Handler)
     print(server.server_address[1], flush=True)
     server.serve_forever()
+
+
+# -- HTTP+SSE
+
+
+class Stream(Wire):
+    """The one stream of a client; a thread of the server writes what is put here."""
+
+    def __init__(self) -> None:
+        self.said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def send(self, message: Message) -> None:
+        self.said.put(b"data: " + json.dumps(message).encode() + b"\n\n")
+
+    def noise(self) -> None:
+        self.said.put(b": comment\n\nid: 1\ndata:\n\nevent: ping\ndata: x\n\ndata: no json\n\n")
+
+    def broken(self, request: Message) -> None:
+        self.said.put(b'data: {"jsonrpc":"2.0","id":%d,"result":{"cut": nul\n\n' % request["id"])
+
+
+def sse(ledger: Ledger, port: int) -> None:
+    streams: dict[str, Stream] = {}
+    numbers = itertools.count()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def do_GET(self) -> None:
+            number, stream = str(next(numbers)), Stream()
+            streams[number] = stream
+            self.close_connection = True
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+            self.wfile.write(f"event: endpoint\ndata: /messages?{number}\n\n".encode())
+            while True:
+                try:
+                    self.wfile.write(stream.said.get(timeout=0.5))
+                except queue.Empty:
+                    self.wfile.write(b":\n\n")  # finds out whether the client has left
+
+        def do_POST(self) -> None:
+            message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            stream = streams.get(self.path.partition("?")[2])
+            status = "202 Accepted" if stream is not None else "404 Not Found"
+            self.wfile.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
+            if stream is not None and "id" in message and "method" in message:
+                threading.Thread(target=serve, args=(message, stream, ledger), daemon=True).start()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    server = Http(("127.0.0.1", port), Handler)
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+
+
+# -- WebSocket
+
+
+class Frames(Wire):
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def _write(self, text: str | bytes) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            self._connection.send(text)
+        except ConnectionClosed:  # clients that leave are what this is about
+            return
+
+    def send(self, message: Message) -> None:
+        self._write(json.dumps(message))
+
+    def noise(self) -> None:
+        self._write(b"\x00\x01")
+        self._write("null")
+
+    def broken(self, request: Message) -> None:
+        self._write(f'{{"jsonrpc":"2.0","id":{request["id"]},"result":{{"cut": nul')
+
+
+def websocket(ledger: Ledger, port: int) -> None:
+    import logging
+
+    from websockets.exceptions import ConnectionClosed
+    from websockets.sync.server import serve as listen
+
+    logging.getLogger("websockets").setLevel(logging.CRITICAL)
+
+    def handle(connection: Any) -> None:
+        wire = Frames(connection)
+        try:
+            for text in connection:
+                message = json.loads(text)
+                if "id" in message and "method" in message:
+                    threading.Thread(target=serve, args=(message, wire, ledger), daemon=True).start()
+        except ConnectionClosed:
+            return
+
+    with listen(handle, "127.0.0.1", port, subprotocols=["mcp"], compression=None) as server:  # type: ignore[list-item]
+        print(server.socket.getsockname()[1], flush=True)
+        server.serve_forever()
 
 
 # -- in process
@@ -222,4 +355,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "stdio":
         stdio(book)
     else:
-        http(book, int(sys.argv[3]))
+        {"http": http, "sse": sse, "websocket": websocket}[sys.argv[1]](book, int(sys.argv[3]))

@@ -33,7 +33,7 @@ SERVER = str(Path(peer.__file__).resolve())
 THREADS = 4  # per connection
 AMPLE = 20.0  # seconds, for calls that are answered
 GRACE = 2.0  # seconds a deadline may be late on a busy machine
-GROWTH = 24  # MiB of memory between the first third and the end
+GROWTH = 48  # MiB of memory between the first third and the end
 
 # What is done to a call, how often, and the outcomes it may have on a connection that nobody disturbs.
 PLAN: dict[str, tuple[int, set[str]]] = {
@@ -45,7 +45,7 @@ PLAN: dict[str, tuple[int, set[str]]] = {
     "error": (6, {"error of the server"}),
     "late": (6, {"timeout"}),
     "never": (4, {"timeout"}),
-    "foreign": (3, {"unexpected_id", "timeout"}),
+    "foreign": (3, {"unexpected_id", "timeout", "closed"}),
     "broken": (3, {"malformed", "closed", "handler_failure"}),
     "cancel": (6, {"cancelled by the caller"}),
     "close": (1, {"ok", "closed"}),
@@ -53,7 +53,8 @@ PLAN: dict[str, tuple[int, set[str]]] = {
     "restart": (0, {"ok"}),  # in the place of "die" where the server is not the client's own
 }
 FAULTS = set(PLAN) - {"plain", "list", "progress"}
-DISTURBED = {"closed", "exited", "unreachable"}
+DISTURBED = {"closed", "exited", "unreachable", "session_lost"}
+OLDER = "2025-11-25"
 
 
 class Cancelled(Exception):
@@ -215,18 +216,19 @@ class Caller:
         return "ok", None if got == token else f"{token}: the answer to {got}"
 
 
-class HttpServer:
-    """The server process behind an HTTP connection, always at the same port."""
+class NetServer:
+    """A server process behind connections by "http", "sse" or "websocket", always at the same port."""
 
-    def __init__(self, ledger: str) -> None:
+    def __init__(self, kind: str, ledger: str) -> None:
+        self._kind = kind
         self._ledger = ledger
         self._port = 0
         self._lock = threading.Lock()
         self._start()
-        self.url = f"http://127.0.0.1:{self._port}/mcp"
+        self.url = f"{'ws' if kind == 'websocket' else 'http'}://127.0.0.1:{self._port}/mcp"
 
     def _start(self) -> None:
-        command = [sys.executable, SERVER, "http", self._ledger, str(self._port)]
+        command = [sys.executable, SERVER, self._kind, self._ledger, str(self._port)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self._port = int(self._process.stdout.readline())
@@ -274,12 +276,21 @@ def children() -> int:
 
 def load(seconds: float, seed: int, ledger: str, tally: Tally) -> int:
     """Run it. The growth of memory in MiB."""
-    web = HttpServer(ledger)
+    web, older_web, sse, websocket = servers = [
+        NetServer(kind, ledger) for kind in ("http", "http", "sse", "websocket")
+    ]
     book = peer.Ledger(ledger)
+    process: Any = ("stdio", sys.executable, [SERVER, "stdio", ledger])
     connections = [
-        Connection("stdio", lambda: Client.connect(("stdio", sys.executable, [SERVER, "stdio", ledger]))),
+        Connection("stdio", lambda: Client.connect(process)),
         Connection("http", lambda: Client.connect(web.url), web.restart),
         Connection("direct", lambda: Client.direct(handler(book))),
+        Connection("older-stdio", lambda: Client.connect(process, protocol=OLDER)),
+        Connection("older-http", lambda: Client.connect(older_web.url, protocol=OLDER), older_web.restart),
+        Connection("sse", lambda: Client.connect(("sse", sse.url), protocol=OLDER), sse.restart),
+        Connection(
+            "websocket", lambda: Client.connect(("websocket", websocket.url), protocol=OLDER), websocket.restart
+        ),
     ]
     start = time.monotonic()
     callers = [
@@ -298,7 +309,8 @@ def load(seconds: float, seed: int, ledger: str, tally: Tally) -> int:
     growth = memory() - before
     for connection in connections:
         connection.client.close()
-    web.stop()
+    for server in servers:
+        server.stop()
     book.close()
     return growth
 

@@ -17,6 +17,7 @@ from ..log import logger
 from ..outcome import McpError
 from ..protocol import jsonrpc
 from ..reasons import LOCAL_FAILURE, REFUSED_METHOD
+from . import threads
 from .inbound import weight
 
 if TYPE_CHECKING:
@@ -172,11 +173,8 @@ class Answering:
 
     def _start(self) -> None:
         """Under the lock. Where no thread can be started, those that run take over what waits."""
-        try:
-            Thread(target=self._serve, name="snodo-handlers", daemon=True).start()
-        except RuntimeError:
-            return
-        self._threads += 1
+        if threads.refusal(Thread(target=self._serve, name="snodo-handlers", daemon=True)) is None:
+            self._threads += 1
 
     def _serve(self) -> None:
         with self._changed:

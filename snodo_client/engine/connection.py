@@ -15,6 +15,7 @@ from ..outcome import McpError, local_error
 from ..protocol import jsonrpc, results
 from ..protocol.negotiation import Answer, Negotiation
 from ..transports.base import Link
+from . import threads
 from .call import Call
 from .deadline import timed_out
 from .flight import Flight
@@ -95,11 +96,8 @@ class Connection:
             return self._negotiate(deadline)
 
         thread = Thread(target=self._flight.run, args=(lead, deadline), name="snodo-connecting", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # no more threads: the first call does it
-            return
-        under_way.wait(deadline.left())
+        if threads.refusal(thread) is None:  # else the first call does it
+            under_way.wait(deadline.left())
 
     def renew(self, link: Link, deadline: Deadline) -> Link | McpError:
         """Another link in place of this one, whose session the server has forgotten; one for all who ask."""

@@ -12,6 +12,7 @@ from threading import Condition, RLock, Thread, get_ident
 from typing import TYPE_CHECKING
 
 from ..log import logger
+from . import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,11 +65,8 @@ class Worker:
 
     def _start(self) -> None:
         """Under the lock. Where no thread can be started, what waits is tried again with the next job."""
-        try:
-            Thread(target=self._run, name=self._name, daemon=True).start()
-        except RuntimeError:
-            return
-        self._running = getpid()
+        if threads.refusal(Thread(target=self._run, name=self._name, daemon=True)) is None:
+            self._running = getpid()
 
     def close(self, deadline: Deadline) -> None:
         """Take no more jobs, and wait until those that wait are done; not when one of them is what closes us."""

@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from snodo_client import Client, McpError, Ok
 from snodo_client.testing.demo import demo_server
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from support.forking import in_a_child
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),  # Python 3.12 warns where threads run
 ]
 STDIO = ("stdio", sys.executable, ["-m", "snodo_client.testing", "stdio"])
-
-
-def in_a_child(work: Callable[[], Any]) -> Any:
-    """What `work` returns in a forked child."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.write(write, pickle.dumps(work()))
-        finally:
-            os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as result:
-        data = result.read()
-    os.waitpid(pid, 0)
-    return pickle.loads(data)
 
 
 def told(outcome: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from snodo_client import McpError, Ok, Progress
 from support.faulty import AT_ONCE
 from support.http_calls import MemoryPeak, Took
-from support.older import KINDS, Line, Message, assert_says, older, says
+from support.older import KINDS, Line, Message, assert_all_say, assert_says, older, says
 from support.waiting import together, until
 
 BATCHING = "2025-03-26"
@@ -103,8 +103,8 @@ def test_answers_to_several_calls_in_one_batch(kind: str, number: int) -> None:
             kept.clear()
 
     with older(kind, {"tools/call": call}, version=BATCHING) as server, server.connect() as client:
-        together([lambda n=n: assert_says(client, f"text {n}") for n in range(number)])
-        together([lambda n=n: assert_says(client, f"more {n}") for n in range(number)])
+        assert_all_say(client, [f"text {n}" for n in range(number)])
+        assert_all_say(client, [f"more {n}" for n in range(number)])
         assert len(server.runs()) == 2 * number
 
 
@@ -154,6 +154,7 @@ def test_a_body_of_nothing_is_malformed_at_once(what: Any) -> None:
 
 def test_a_batch_in_a_batch_is_none(kind: str) -> None:
     """Its answer is not taken, and costs the call its time at most."""
+
     def call(line: Line, message: Message) -> None:
         if message["params"]["arguments"]["text"] == "nested":
             line.reply([note("notifications/x"), [answer(message)]], message)

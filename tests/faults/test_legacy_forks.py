@@ -7,12 +7,13 @@ from __future__ import annotations
 import os
 import threading
 import time
+from functools import partial
 from threading import Event
 from typing import Any
 
 import pytest
 
-from snodo_client import Ok
+from snodo_client import Client, Ok
 from support.forking import in_a_child
 from support.older import KINDS, Line, Message, Older, assert_says, older, says
 from support.waiting import until
@@ -31,6 +32,10 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 def told(outcome: Any) -> Any:
     return outcome.value["content"][0]["text"] if isinstance(outcome, Ok) else (outcome.reason, outcome.code)
+
+
+def calls(client: Client, text: str) -> list[Any]:
+    return [told(says(client, text, timeout=10.0))]
 
 
 def ended_sessions(server: Older) -> list[str | None]:
@@ -102,7 +107,7 @@ def test_forks_while_threads_call(kind: str) -> None:
             thread.start()
         try:
             for number in range(12):
-                answers = in_a_child(lambda n=number: [told(says(client, f"child {n}", timeout=10))])
+                answers = in_a_child(partial(calls, client, f"child {number}"))
                 assert answers == right(kind, [f"child {number}"])
         finally:
             stop.set()
@@ -201,7 +206,8 @@ def test_a_server_asks_in_the_child_what_it_asks_the_child(kind: str) -> None:
     def form(request: Any) -> dict[str, Any]:
         return {"action": "accept", "content": {"name": "parent" if os.getpid() == parent else "child"}}
 
-    parent, held = os.getpid(), {}
+    parent = os.getpid()
+    held: dict[int, Message] = {}
     with older(kind, {"tools/call": call, "answer": answer}) as server:
         client = server.connect(handlers={"form": form})
         assert told(says(client)) == "parent"

@@ -10,10 +10,22 @@ from typing import Any
 
 import pytest
 
-from snodo_client import McpError, Ok
+from snodo_client import Client, McpError, Ok
 from support.faulty import AT_ONCE, assert_error
 from support.http_calls import Took
-from support.older import KINDS, REOPENING, VERSION, Line, Message, assert_says, initialized, older, says
+from support.older import (
+    KINDS,
+    REOPENING,
+    VERSION,
+    Line,
+    Message,
+    assert_all_say,
+    assert_says,
+    initialized,
+    lost,
+    older,
+    says,
+)
 from support.waiting import together, until
 
 THREADS = 16
@@ -24,11 +36,14 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def lose(line: Line) -> None:
-    """The server is done with this session: over HTTP it answers 404 from now on, elsewhere the connection ends."""
+def lose(line: Line, client: Client) -> None:
+    """The server is done with this session: over HTTP it answers 404 from now on, elsewhere the connection ends, and
+    the client has found out.
+    """
     line.gone.set()
     if line.server.kind != "http":
         line.end()
+        until(lambda: lost(client))
 
 
 def run_once(runs: list[str]) -> None:
@@ -41,10 +56,9 @@ def run_once(runs: list[str]) -> None:
 def test_threads_that_find_the_session_gone_begin_one_other(kind: str) -> None:
     with older(kind) as server, server.connect() as client:
         assert_says(client, "before")
-        lose(server.line)
-        until(lambda: kind == "http" or client._session.connection.link.lost is not None)  # type: ignore[union-attr]
+        lose(server.line, client)
         with Took() as took:
-            together([lambda n=n: assert_says(client, f"text {n}") for n in range(THREADS)])
+            assert_all_say(client, [f"text {n}" for n in range(THREADS)])
         assert took.seconds < AT_ONCE + 1
         assert len(server.received("initialize")) == 2
         assert len(server.received("notifications/initialized")) == 2
@@ -56,9 +70,8 @@ def test_it_may_be_lost_again_and_again(kind: str) -> None:
     with older(kind) as server, server.connect() as client:
         for number in range(5):
             line = server.line
-            lose(line)
-            until(lambda: kind == "http" or client._session.connection.link.lost is not None)  # type: ignore[union-attr]
-            together([lambda n=n, m=number: assert_says(client, f"text {m}.{n}") for n in range(4)])
+            lose(line, client)
+            assert_all_say(client, [f"text {number}.{n}" for n in range(4)])
         assert len(server.received("initialize")) == 6
         run_once(server.runs())
         assert len(server.runs()) == 20
@@ -67,8 +80,7 @@ def test_it_may_be_lost_again_and_again(kind: str) -> None:
 def test_ids_are_not_used_again(kind: str) -> None:
     with older(kind) as server, server.connect() as client:
         assert_says(client)
-        lose(server.line)
-        until(lambda: kind == "http" or client._session.connection.link.lost is not None)  # type: ignore[union-attr]
+        lose(server.line, client)
         assert_says(client)
         ids = [message["id"] for line in server.lines for message in line.received if "id" in message]
         assert len(ids) == len(set(ids)) == 4
@@ -93,7 +105,7 @@ def test_calls_under_way_fail_at_once_and_are_not_sent_again(kind: str) -> None:
                 for post in server.line._posts.values():
                     post._peer.sock.shutdown(2)
                 server.line.end()  # the stream beside them
-            lose(server.line)
+            lose(server.line, client)
 
         with Took() as took:
             together([*jobs, lose_it])
@@ -102,7 +114,7 @@ def test_calls_under_way_fail_at_once_and_are_not_sent_again(kind: str) -> None:
         assert len(server.runs()) == THREADS
         if kind == "stdio":
             return
-        together([lambda n=n: assert_says(client, f"next {n}") for n in range(THREADS)])
+        assert_all_say(client, [f"next {n}" for n in range(THREADS)])
         assert len(server.received("initialize")) == 2
         run_once(server.runs())
 
@@ -186,8 +198,7 @@ def test_a_connection_that_is_lost_during_the_handshake_is_made_by_the_next_call
             line.end()
 
     with older(kind, {"initialize": initialize}) as server, server.connect() as client:
-        lose(server.line)
-        until(lambda: kind == "http" or client._session.connection.link.lost is not None)  # type: ignore[union-attr]
+        lose(server.line, client)
         for _ in range(2):
             with Took() as took:
                 outcome = says(client)
@@ -206,8 +217,7 @@ def test_a_server_that_is_silent_at_the_second_handshake_costs_the_limit_of_the_
             initialized(line, message)
 
     with older(kind, {"initialize": initialize}) as server, server.connect() as client:
-        lose(server.line)
-        until(lambda: kind == "http" or client._session.connection.link.lost is not None)  # type: ignore[union-attr]
+        lose(server.line, client)
         with Took() as took:
             outcome = says(client, timeout=0.5)
         assert took.on_time(0.5)
@@ -223,8 +233,7 @@ def test_a_server_that_is_silent_at_the_second_handshake_costs_the_limit_of_the_
 def test_the_server_speaks_another_version_when_it_is_found_again(kind: str, version: str) -> None:
     with older(kind) as server, server.connect(protocol=[VERSION, version]) as client:
         assert_says(client)
-        lose(server.line)
-        until(lambda: kind == "http" or client._session.connection.link.lost is not None)  # type: ignore[union-attr]
+        lose(server.line, client)
         server.version = version
         assert_says(client)
         assert client.protocol_info["version"] == version
@@ -239,8 +248,7 @@ def test_the_server_speaks_another_version_when_it_is_found_again(kind: str, ver
 
 def test_a_pinned_version_holds_when_the_server_is_found_again(kind: str) -> None:
     with older(kind) as server, server.connect() as client:
-        lose(server.line)
-        until(lambda: kind == "http" or client._session.connection.link.lost is not None)  # type: ignore[union-attr]
+        lose(server.line, client)
         server.version = "2025-06-18"
         with Took() as took:
             outcome = says(client)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from snodo_client import McpError
 from support.http_calls import MemoryPeak, Took
-from support.older import KINDS, REOPENING, Line, Message, assert_says, initialized, older, says
-from support.waiting import together, until
+from support.older import KINDS, REOPENING, Line, Message, assert_all_say, assert_says, initialized, older, says
+from support.waiting import until
 
 SHARED = ("stdio", "sse", "websocket")  # connections on which a server may speak first
 FORM = {"message": "Your name?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+NO_ROOTS: dict[str, Any] = {"roots": lambda _: {"roots": []}}
 SECRET = "correct-horse-battery"
 BUSY = "this client is busy with other requests: ask again later"
 FAILED = {"code": -32603, "message": "the handler of this client failed"}
@@ -68,8 +68,8 @@ def test_a_server_may_wait_for_an_answer_before_it_answers_initialize(kind: str)
     def answer(line: Line, message: Message) -> None:
         initialized(line, asked.message)  # type: ignore[attr-defined]
 
-    handlers = {"roots": lambda _: {"roots": []}}
-    with older(kind, {"initialize": initialize, "answer": answer}) as server, server.connect(handlers=handlers) as client:
+    on = {"initialize": initialize, "answer": answer}
+    with older(kind, on) as server, server.connect(handlers=NO_ROOTS) as client:
         assert server.line.answered("first")["result"] == {"roots": []}
         assert_says(client)
 
@@ -86,8 +86,10 @@ def test_a_handler_that_never_returns_holds_up_nothing(kind: str) -> None:
         return {"action": "cancel"}
 
     with older(kind) as server:
-        client = server.connect(handlers={"form": form}, shutdown_timeout=0.5) if kind == "stdio" else server.connect(
-            handlers={"form": form}
+        client = (
+            server.connect(handlers={"form": form}, shutdown_timeout=0.5)
+            if kind == "stdio"
+            else server.connect(handlers={"form": form})
         )
         server.line.ask("elicitation/create", 7, FORM)
         assert running.wait(10)
@@ -142,7 +144,7 @@ def test_handlers_may_call_the_same_client(kind: str) -> None:
         made["client"] = client
         for number in range(16):
             server.line.ask("elicitation/create", number, {**FORM, "message": f"from {number}"})
-        together([lambda n=n: assert_says(client, f"own {n}") for n in range(4)])
+        assert_all_say(client, [f"own {n}" for n in range(4)])
         for number in range(16):
             assert server.line.answered(number)["result"] == accepted(None)
         assert sorted(server.runs()) == sorted([*(f"from {n}" for n in range(16)), *(f"own {n}" for n in range(4))])
@@ -231,10 +233,8 @@ def test_what_waits_for_a_server_that_does_not_read_is_bounded(kind: str, what: 
         assert peak.mib < 80, peak.mib
 
 
-def test_what_waits_for_handlers_is_bounded_however_it_is_made(kind: str) -> None:
+def test_what_waits_for_handlers_is_bounded_however_it_is_made() -> None:
     """Where the bulk of a request stands must not hide it."""
-    if kind != "stdio":
-        pytest.skip("the connection makes no difference")
     release = Event()
     heavy = {**FORM, "_meta": {"few": [0] * 2000, "many": [[{}] * 100_000]}}  # some 0.5 MB of text
 
@@ -242,7 +242,7 @@ def test_what_waits_for_handlers_is_bounded_however_it_is_made(kind: str) -> Non
         assert release.wait(30)
         return accepted(request)
 
-    with older(kind) as server, server.connect(handlers={"form": form}) as client:
+    with older("stdio") as server, server.connect(handlers={"form": form}) as client:
         line = server.line
         with MemoryPeak() as peak:
             for number in range(116):
@@ -262,8 +262,7 @@ def test_ids_of_the_server_are_its_own(kind: str, id_: Any) -> None:
     """Also where they equal ours, which are 1 and 2 by then."""
     params = {"messages": [], "maxTokens": 1}
     on = asking(("ping", id_, None), ("roots/list", f"roots{id_}", None), ("sampling/createMessage", [id_], params))
-    handlers = {"roots": lambda _: {"roots": []}}
-    with older(kind, on) as server, server.connect(handlers=handlers) as client:
+    with older(kind, on) as server, server.connect(handlers=NO_ROOTS) as client:
         assert_says(client)
         assert server.line.answered(id_)["result"] == {}
         assert server.line.answered(f"roots{id_}")["result"] == {"roots": []}
@@ -273,7 +272,7 @@ def test_ids_of_the_server_are_its_own(kind: str, id_: Any) -> None:
 @pytest.mark.parametrize("id_", [None, True, False, 1.0, 1.5, [], {}, ["a"]], ids=str)
 def test_ids_that_are_none_are_not_answered(kind: str, id_: Any) -> None:
     on = asking(("roots/list", id_, None), ("ping", id_, None), ("ping", "after", None))
-    with older(kind, on) as server, server.connect(handlers={"roots": lambda _: {"roots": []}}) as client:
+    with older(kind, on) as server, server.connect(handlers=NO_ROOTS) as client:
         assert_says(client)
         assert server.line.answered("after")["result"] == {}
         assert_says(client)

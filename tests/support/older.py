@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -23,7 +25,7 @@ from typing import Any
 from snodo_client import Client
 from support import scripted_websocket as ws
 from support.scripted_http import Gone, Peer, Request, ScriptedServer, event
-from support.waiting import until
+from support.waiting import together, until
 
 RELAY = str(Path(__file__).parent / "stdio_servers" / "relay.py")
 KINDS = ("stdio", "http", "sse", "websocket")
@@ -315,6 +317,8 @@ def older(kind: str, on: Mapping[str, Act] | None = None, **options: Any) -> Old
 
 
 def _is_gone(peer: Peer) -> bool:
+    if isinstance(peer.sock, ssl.SSLSocket):  # cannot be asked; it is found out by writing
+        return False
     try:
         return peer.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
     except BlockingIOError:
@@ -353,3 +357,14 @@ def assert_says(client: Client, text: str = "hello", **options: Any) -> None:
     outcome = says(client, text, **options)
     assert getattr(outcome, "ok", False), outcome
     assert outcome.unwrap()["content"] == [{"type": "text", "text": text}]
+
+
+def assert_all_say(client: Client, texts: Iterable[str]) -> None:
+    """The same for many calls at once, each in a thread."""
+    together([partial(assert_says, client, text) for text in texts])
+
+
+def lost(client: Client) -> bool:
+    """Whether the client has found out that its connection is gone."""
+    link = client._session.connection.link
+    return link is None or link.lost is not None
