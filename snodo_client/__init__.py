@@ -16,7 +16,7 @@ from __future__ import annotations
 from .client import Client
 from .engine.call import Call
 from .engine.deadline import Deadline
-from .handlers import InputRequest
+from .engine.handlers import InputRequest
 from .outcome import InputRequired, InputRequiredError, McpError, Ok, Outcome, Page, Progress, local_error
 from .transports.base import Inbound, Link, Traits, Transport
 from .version import __version__

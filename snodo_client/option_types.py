@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import requests
     from requests.auth import AuthBase
 
+    from .engine.handlers import Handler
     from .engine.inbound import OnLog, OnNotification
-    from .handlers import Handler
     from .outcome import Progress
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from . import checks
+from .engine.handlers import Handlers
 from .engine.roots import Roots
-from .handlers import Handlers
 from .protocol import agreement, versions
 from .protocol.requests import Identity
 from .version import __version__
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from .engine.handlers import Handler
     from .engine.inbound import OnLog, OnNotification
-    from .handlers import Handler
 
 
 _SOCKETS = ("http", "sse", "websocket")

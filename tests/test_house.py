@@ -91,6 +91,11 @@ def test_protocol_imports_only_values_and_the_standard_library() -> None:
     assert offences(r"snodo_client\.(?!protocol\.|outcome\.|reasons\.)\w", "protocol") == []
 
 
+def test_schema_knows_values_only() -> None:
+    assert offences(r"snodo_client\.(?!schema\.|outcome\.|reasons\.|protocol\.)\w", "schema") == []
+    assert offences("|".join(IMPURE), "schema") == []
+
+
 def test_engine_knows_of_transports_only_what_one_is() -> None:
     assert offences(r"snodo_client\.transports\.(?!base\.)\w", "engine") == []
 

@@ -12,21 +12,21 @@ from threading import Condition, RLock, Thread, get_ident
 from typing import TYPE_CHECKING
 
 from .. import log
-from ..handlers import InputRequest, InvalidAnswer
 from ..log import logger
 from ..outcome import McpError
 from ..protocol import jsonrpc
 from ..reasons import LOCAL_FAILURE, REFUSED_METHOD
 from . import threads
+from .handlers import InputRequest, InvalidAnswer
 from .inbound import weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from ..handlers import Handlers
     from ..transports.base import Link
     from .deadline import Deadline
+    from .handlers import Handlers
     from .worker import Worker
 
     Object = dict[str, Any]

@@ -75,6 +75,7 @@ def _close_all() -> None:
 def _forked() -> None:
     """In the child of a fork, before anything else runs there: the threads and the servers stayed with the parent."""
     for session in list(_open):
+        discard(session)  # until it is used here, and has something of its own to close
         session.forked()
 
 

@@ -8,7 +8,6 @@ from itertools import count
 from os import getpid
 from typing import TYPE_CHECKING
 
-from ..handlers import Handlers
 from ..outcome import McpError, Ok, Progress, local_error
 from ..protocol import jsonrpc, negotiation, operations, results, versions
 from ..protocol.requests import Request
@@ -20,6 +19,7 @@ from .catalog import Catalog
 from .connection import Connection, fault, let_go
 from .deadline import Deadline
 from .flight import Flight
+from .handlers import Handlers
 from .inbound import Router
 from .lists import Lists
 from .pending import Pending
@@ -359,6 +359,7 @@ class Session:
         """In the child of a fork. A transport that can be used there reopens by itself; the others are lost, and let go
         of what is the parent's.
         """
+        self.pid = getpid()
         self._pending.forked()
         self._relist = Flight(self._relist.name)
         self._callbacks.forked()

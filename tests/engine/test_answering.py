@@ -20,8 +20,8 @@ from snodo_client import Link, McpError, local_error
 from snodo_client.engine import answering as module
 from snodo_client.engine.answering import MAX_RUNNING, MAX_WAITING, Answering
 from snodo_client.engine.deadline import Deadline
+from snodo_client.engine.handlers import Handlers, InputRequest
 from snodo_client.engine.worker import Worker
-from snodo_client.handlers import Handlers, InputRequest
 from support.waiting import PATIENCE, together, until
 
 FORM = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
@@ -426,7 +426,7 @@ from snodo_client import Link
 from snodo_client.engine.answering import Answering
 from snodo_client.engine.deadline import Deadline
 from snodo_client.engine.worker import Worker
-from snodo_client.handlers import Handlers
+from snodo_client.engine.handlers import Handlers
 sent, done = [], threading.Event()
 control = Worker("c", 10)
 control.submit(lambda: None)  # its thread runs
@@ -605,7 +605,7 @@ from snodo_client import Link
 from snodo_client.engine.answering import Answering
 from snodo_client.engine.deadline import Deadline
 from snodo_client.engine.worker import Worker
-from snodo_client.handlers import Handlers
+from snodo_client.engine.handlers import Handlers
 go, sent = threading.Event(), []
 def handler(request):
     go.wait(20)

@@ -182,7 +182,10 @@ def test_json_that_is_none_but_has_our_id_is_malformed_at_once_in_a_stream(value
     assert_error(outcome_of("sse", answer('"result":{"value":' + value + "}")), "malformed")
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1: 2}, b"bytes", "\ud800", object()], ids=lambda value: repr(value)[:12])
+UNSENDABLE: list[Any] = [float("nan"), float("inf"), {1: 2}, b"bytes", "\ud800", object()]
+
+
+@pytest.mark.parametrize("value", UNSENDABLE, ids=lambda value: repr(value)[:12])
 def test_a_value_json_cannot_carry_is_malformed_in_process_too(value: Any) -> None:
     def handle(message: Any, context: Any) -> Any:
         arguments = message["params"].get("arguments") or {}

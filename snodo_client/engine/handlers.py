@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from .engine.roots import Roots, problem_of_uri
-from .outcome import McpError
-from .protocol import jsonrpc
-from .reasons import REFUSED_ARGUMENTS, REFUSED_METHOD
+from ..outcome import McpError
+from ..protocol import jsonrpc
+from ..reasons import REFUSED_ARGUMENTS, REFUSED_METHOD
+from .roots import Roots, problem_of_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Literal
 
-    from .protocol.versions import Era
+    from ..protocol.versions import Era
 
     Object = dict[str, Any]
     Handler = Callable[["InputRequest"], Mapping[str, Any]]
@@ -161,7 +161,7 @@ class Handlers:
         if not isinstance(given.get("_meta", {}), dict):
             raise InvalidAnswer(f"the {kind} handler gave a _meta that is no dict")
         if kind == "sampling":
-            from .schema import sampling
+            from ..schema import sampling
 
             result, why = given, sampling.problem(given)
         elif kind == "roots":
@@ -184,7 +184,7 @@ class Handlers:
         if capability == "elicitation":
             return _problem_of_elicitation(params, declared)
         if capability == "sampling":
-            from .schema import sampling
+            from ..schema import sampling
 
             uses_tools = params.get("tools") is not None or params.get("toolChoice") is not None
             if uses_tools and "tools" not in declared:
@@ -222,7 +222,7 @@ def _mode(params: Mapping[str, Any]) -> Any:
 
 
 def _problem_of_elicitation(params: Object, declared: Mapping[str, Any]) -> str | None:
-    from .schema import forms
+    from ..schema import forms
 
     mode = _mode(params)
     modes = declared if "form" in declared or "url" in declared else ("form",)
@@ -252,7 +252,7 @@ def _is_web_address(url: object) -> bool:
 
 def _elicited(given: Object, schema: Mapping[str, Any] | None) -> tuple[Object, str | None]:
     """The result of an elicitation, and what is wrong with it. Content goes with an accepted form only."""
-    from .schema import forms
+    from ..schema import forms
 
     action = given.get("action")
     if action not in ("accept", "decline", "cancel"):
