@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snodo_client import McpError
-from snodo_client.engine.roots import Roots
 from snodo_client.engine.handlers import Handlers, InputRequest, InvalidAnswer
+from snodo_client.engine.roots import Roots
 from support import mcp_schema
 
 FORM = {
