@@ -83,6 +83,14 @@ def test_one_client_whose_connection_is_lost_again_and_again(kind: str) -> None:
         assert len(server.lines) == FEW + 2
 
 
+def called(server: Any) -> set[int]:
+    return {message["id"] for message in server.received("tools/call")}
+
+
+def cancelled(server: Any) -> set[int]:
+    return {message["params"]["requestId"] for message in server.received("notifications/cancelled")}
+
+
 def test_calls_that_run_out_of_time(kind: str) -> None:
     options = {"pool_size": 1} if kind in ("http", "sse") else {}  # how many are idle is a matter of luck
     with older(kind, {"tools/call": lambda *_: None}) as server, server.connect(**options) as client:
@@ -93,7 +101,8 @@ def test_calls_that_run_out_of_time(kind: str) -> None:
             until(lambda: "snodo-http-post" not in {thread.name for thread in threading.enumerate()})
 
         repeat(CYCLES, once)
-        until(lambda: len(server.received("notifications/cancelled")) == CYCLES + 1)
+        until(lambda: called(server) <= cancelled(server))  # on a busy machine some were never sent
+        assert called(server)
         server.on.clear()
         assert_says(client)
 
