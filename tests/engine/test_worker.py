@@ -109,8 +109,8 @@ def test_closing_runs_what_waits_and_takes_no_more(worker: Worker) -> None:
     go, seen = Event(), []
     worker.submit(lambda: go.wait(20))
     worker.submit(lambda: seen.append(1))
-    worker.close(Deadline(5))
-    worker.close(Deadline(5))
+    worker.close(Deadline(0.1))
+    worker.close(Deadline(0.1))
     worker.submit(lambda: seen.append(2))
     go.set()
     until(lambda: threads(worker) == [])
