@@ -133,19 +133,22 @@ class Client:
     @property
     def server_info(self) -> Object | None:
         """The server's name and version as it gave them, for display only. None when it was not asked (a pinned
-        version).
+        2026-07-28).
         """
-        return self._session.agreement.server_info if self._session.agreement else None
+        agreement = self._session.agreement
+        return agreement.server_info if agreement else None
 
     @property
     def server_capabilities(self) -> Object | None:
-        """The capabilities object the server gave. None when it was not asked (a pinned version)."""
-        return self._session.agreement.capabilities if self._session.agreement else None
+        """The capabilities object the server gave. None when it was not asked (a pinned 2026-07-28)."""
+        agreement = self._session.agreement
+        return agreement.capabilities if agreement else None
 
     @property
     def instructions(self) -> str | None:
         """What the server says of how to use it, for a model or a person; None when it said nothing."""
-        return self._session.agreement.instructions if self._session.agreement else None
+        agreement = self._session.agreement
+        return agreement.instructions if agreement else None
 
     @property
     def protocol_info(self) -> Object:
@@ -156,12 +159,12 @@ class Client:
         instructions; error: why there is no agreement.
         """
         session = self._session
-        told, error = session.agreement or Agreement(""), session.connection.error
-        status = "closed" if session.closed else "failed" if error else "ready" if session.agreement else "connecting"
+        agreement, error = session.agreement, session.connection.error
+        status = "closed" if session.closed else "failed" if error else "ready" if agreement else "connecting"
         return {
             "preference": self._options.preference,
             "status": status,
-            **told.told(),
+            **(agreement or Agreement("")).told(),
             "error": error.message if error else None,
         }
 
@@ -221,7 +224,7 @@ class Client:
         if not isinstance(tool, str) and not tasks.allows_task(tool):
             raise ValueError(f"the definition of {tool['name']!r} does not allow task=")
         request = self._request("tools/call", params, given)
-        return tasks.call(self._session, request, tool, self._deadline(given), given.get("progress"))
+        return tasks.begin(self._session, request, tool, self._deadline(given), given.get("progress"))
 
     @property
     def tasks(self) -> Tasks:
@@ -291,9 +294,9 @@ class Client:
     # -- roots: the folders a server may ask for
 
     def add_root(self, uri: str | PathLike[str], name: str | None = None) -> Ok[Object]:
-        """Offer a folder or file: a `file://` URI, or a path. Servers that were told so by `client_capabilities=
-        ["roots"]` may ask for all of them, and are told of changes. Raises ValueError for anything else, and where
-        roots were not declared, or `handlers["roots"]` answers.
+        """Offer a folder or file: a `file://` URI, or a `pathlib.Path`. Servers that were told so by
+        `client_capabilities=["roots"]` may ask for all of them, and are told of changes. Raises ValueError for other
+        text, and where roots were not declared, or `handlers["roots"]` answers.
         """
         return self._roots_changed(self._roots.add(uri, name))
 
@@ -403,7 +406,7 @@ def _target(target: Any) -> tuple[str, Callable[[Mapping[str, Any]], Transport]]
     """The kind of connection a target asks for, and what makes its transport from that connection's options."""
     if isinstance(target, str):
         if not target.lower().startswith(("http://", "https://")):
-            raise ValueError(f'{target!r} is no http(s) URL; a command is ("stdio", command, [arguments])')
+            raise ValueError(f"a text that is no http(s) URL is no target: {_TARGETS}")
         target = ("http", target)
     if isinstance(target, tuple):
         match target:

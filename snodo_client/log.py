@@ -25,6 +25,12 @@ def says_info(name: str) -> bool:
     return "logging" in sys.modules and logger(name).isEnabledFor(20)
 
 
+def debug(name: str, text: str, *arguments: object) -> None:
+    """Log at DEBUG, when this program logs at all."""
+    if "logging" in sys.modules:
+        logger(name).debug(text, *arguments)
+
+
 def info(name: str, text: str, *arguments: object) -> None:
     """Log at INFO, when this program logs at all."""
     if "logging" in sys.modules:

@@ -44,14 +44,14 @@ class CommonOptions(TypedDict, total=False):
     protocol: str | Sequence[str]
     remembered: Mapping[str, Any] | None
     wait: bool
-    handlers: Mapping[str, Handler]
+    handlers: Mapping[str, Handler] | None
     client_info: Mapping[str, Any] | None
     client_capabilities: Mapping[str, Any] | Sequence[str]
     timeout: float
     probe_timeout: float
     max_pages: int
-    on_log: OnLog
-    on_notification: OnNotification
+    on_log: OnLog | None
+    on_notification: OnNotification | None
 
 
 class StdioOptions(CommonOptions, total=False):
@@ -64,10 +64,10 @@ class StdioOptions(CommonOptions, total=False):
         (2).
     """
 
-    env: Mapping[str, str]
+    env: Mapping[str, str] | None
     inherit_env: bool
-    cwd: str | PathLike[str]
-    stderr: Callable[[str], object]
+    cwd: str | PathLike[str] | None
+    stderr: Callable[[str], object] | None
     max_line_bytes: int
     shutdown_timeout: float
 
@@ -85,16 +85,16 @@ class HttpOptions(CommonOptions, total=False):
     session: a prepared `requests.Session` to send through.
     """
 
-    headers: Mapping[str, str] | Callable[[], Mapping[str, str]]
-    auth: str | AuthBase | Callable[[requests.PreparedRequest], requests.PreparedRequest]
+    headers: Mapping[str, str] | Callable[[], Mapping[str, str]] | None
+    auth: str | AuthBase | Callable[[requests.PreparedRequest], requests.PreparedRequest] | None
     verify: bool | str | PathLike[str]
-    cert: str | PathLike[str] | tuple[str | PathLike[str], str | PathLike[str]]
-    proxies: Mapping[str, str]
-    connect_timeout: float
+    cert: str | PathLike[str] | tuple[str | PathLike[str], str | PathLike[str]] | None
+    proxies: Mapping[str, str] | None
+    connect_timeout: float | None
     max_response_bytes: int
-    allowed_origin: str
+    allowed_origin: str | None
     pool_size: int
-    session: requests.Session
+    session: requests.Session | None
 
 
 class WebSocketOptions(CommonOptions, total=False):
@@ -106,11 +106,11 @@ class WebSocketOptions(CommonOptions, total=False):
     max_response_bytes: the longest message accepted (16 MiB).
     """
 
-    headers: Mapping[str, str] | Callable[[], Mapping[str, str]]
-    auth: str
+    headers: Mapping[str, str] | Callable[[], Mapping[str, str]] | None
+    auth: str | None
     verify: bool | str | PathLike[str]
-    cert: str | PathLike[str] | tuple[str | PathLike[str], str | PathLike[str]]
-    connect_timeout: float
+    cert: str | PathLike[str] | tuple[str | PathLike[str], str | PathLike[str]] | None
+    connect_timeout: float | None
     max_response_bytes: int
 
 

@@ -49,9 +49,8 @@ COMMON = (
 
 
 def split(options: Mapping[str, Any], connection: str) -> tuple[Options, dict[str, Any]]:
-    """The common options, checked, and those of the connection ("stdio", "http", "sse", "websocket", "direct",
-    "custom"). Raises TypeError
-    for a misplaced one.
+    """The common options, checked, and those of the connection: "stdio", "http", "sse", "websocket", "direct" or
+    "custom". Raises TypeError for a misplaced one.
     """
     own = {}
     for name, value in options.items():

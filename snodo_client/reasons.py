@@ -48,7 +48,7 @@ REASONS: dict[str, Reason] = {
         CLOSED,
         "transport",
         "the connection is closed, or ended before the answer",
-        "it may have run; if later calls fail too, connect again",
+        "a call that was sent may have run; if later calls fail too, connect again",
         ("http_status", "content_type", "excerpt"),
     ),
     "exited": Reason(
@@ -204,7 +204,7 @@ REASONS: dict[str, Reason] = {
         CLOSED,
         "transport",
         "the transport failed in a way it has no other name for",
-        "report it to the author of the transport, unless the message explains it",
+        "do what the message says, or report it to the author of the transport",
         (),
     ),
     "handler_failure": Reason(

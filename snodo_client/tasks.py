@@ -14,7 +14,7 @@ from .protocol.requests import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Unpack
+    from typing import Any, Literal, Unpack
 
     from .engine.deadline import Deadline
     from .engine.session import OnProgress, Session
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .outcome import Outcome
 
     Object = dict[str, Any]
+    Ask = Callable[[str, Object, Mapping[str, Any]], Outcome]
+    Items = Callable[[Literal["tasks"], Mapping[str, Any]], Ok[list[Object]] | McpError]
 
 
 class Tasks:
@@ -33,36 +35,36 @@ class Tasks:
     its status may reach `on_notification` ("notifications/tasks/status").
     """
 
-    __slots__ = ("_call", "_list")
+    __slots__ = ("_ask", "_items")
 
-    def __init__(self, call: Callable[..., Any], list: Callable[..., Any]) -> None:
-        self._call = call
-        self._list = list
+    def __init__(self, ask: Ask, items: Items) -> None:
+        self._ask = ask
+        self._items = items
 
     def get(self, task_id: str, **options: Unpack[CallOptions]) -> Ok[Object] | McpError:
         """The task as it is now. Ask no more often than its `pollInterval` says."""
-        return self._ask("tasks/get", task_id, options)
+        return self._about("tasks/get", task_id, options)
 
     def result(self, task_id: str, **options: Unpack[CallOptions]) -> Ok[Object] | McpError:
         """Wait until the task ends, within the timeout: what the tool call would have given. A wait that runs out ends
         no task; ask again.
         """
-        return self._ask("tasks/result", task_id, options)
+        return self._about("tasks/result", task_id, options)
 
     def list(self, **options: Unpack[CallOptions]) -> Ok[list[Object]] | McpError:
         """The tasks the server keeps for this client, over all pages."""
-        return self._list("tasks", call_options(options))  # type: ignore[no-any-return]
+        return self._items("tasks", call_options(options))
 
     def cancel(self, task_id: str, **options: Unpack[CallOptions]) -> Ok[Object] | McpError:
         """End the task: the task, now cancelled. An error of the server when it has ended already, or is unknown."""
-        return self._ask("tasks/cancel", task_id, options)
+        return self._about("tasks/cancel", task_id, options)
 
-    def _ask(self, method: str, task_id: str, options: Mapping[str, Any]) -> Ok[Object] | McpError:
+    def _about(self, method: str, task_id: str, options: Mapping[str, Any]) -> Ok[Object] | McpError:
         params = requests.task_id_params(task_id)
-        return self._call(method, params, call_options(options))  # type: ignore[no-any-return]
+        return self._ask(method, params, call_options(options))  # type: ignore[return-value]
 
 
-def call(
+def begin(
     session: Session, request: Request, tool: str | Mapping[str, Any], deadline: Deadline, progress: OnProgress | None
 ) -> Outcome:
     """Begin a tool call as a task: `Ok` with the `task` in it. Where the server or the tool has no tasks, nothing is

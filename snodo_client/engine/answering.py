@@ -15,6 +15,7 @@ from .. import log
 from ..log import logger
 from ..outcome import McpError
 from ..protocol import jsonrpc
+from ..protocol.requests import PREFIX
 from ..reasons import LOCAL_FAILURE, REFUSED_METHOD
 from . import threads
 from .handlers import InputRequest, InvalidAnswer
@@ -38,7 +39,7 @@ MAX_WAITING_WEIGHT = 16 * 1024 * 1024  # bytes of what the waiting requests hold
 IDLE_SECONDS = 5.0
 
 INVALID_REQUEST = -32600
-RELATED_TASK = "io.modelcontextprotocol/related-task"
+RELATED_TASK = PREFIX + "related-task"
 
 
 class _Asked:
@@ -92,7 +93,7 @@ class Answering:
             return self._refuse(key, "something", INVALID_REQUEST, "this is no JSON-RPC request")
         if method == "ping":
             return self._control.submit(lambda: self._tell(key, method, {"result": {}}), weight(wire_id))
-        wrong = self._handlers.check(method, params)
+        wrong = self._handlers.check(method, params, link.version)
         if wrong is not None:
             return self._refuse(key, method, wrong.code, wrong.message)
         if not self._handlers.can_answer(method, params):
@@ -215,7 +216,7 @@ class Answering:
         link = asked.key[0]
         try:
             request = InputRequest(asked.method, asked.params, link.name, self._server_info(), lambda: asked.cancelled)
-            return {"result": _related(self._handlers.run(request), asked.params)}
+            return {"result": _related(self._handlers.run(request, link.version), asked.params)}
         except InvalidAnswer as error:
             logger("handlers").error("%s asked for %s, but %s", link.name, asked.method, error)
         except McpError as error:
@@ -229,7 +230,7 @@ class Answering:
 
     def _refuse(self, key: Key, method: str, code: int, text: str) -> None:
         def job() -> None:
-            log.info("handlers", "%s asked for %.64s, which is refused: %s", key[0].name, method, text)
+            log.info("handlers", "%s asked for %s, which is refused: %s", key[0].name, _shown(method), text)
             self._tell(key, method, _error(code, text))
 
         self._control.submit(job, weight((key[1], method, text)))
@@ -243,7 +244,12 @@ class Answering:
             message = {"jsonrpc": "2.0", "id": wire_id, **_error(LOCAL_FAILURE, "the handler of this client failed")}
         failed = self._send(message, link)
         if failed is not None:
-            log.info("handlers", "the answer to %.64s did not get to %s: %s", method, link.name, failed)
+            log.info("handlers", "the answer to %s did not get to %s: %s", _shown(method), link.name, failed)
+
+
+def _shown(method: str) -> str:
+    """A method of the server's choice, for the log: on one line, and not all of a long one."""
+    return method[:64] if method.isprintable() else repr(method[:64])
 
 
 def _error(code: int, text: str) -> Object:

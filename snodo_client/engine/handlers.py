@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..outcome import McpError
-from ..protocol import jsonrpc
+from ..protocol import capabilities, jsonrpc
 from ..reasons import REFUSED_ARGUMENTS, REFUSED_METHOD
 from .roots import Roots, problem_of_uri
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Object = dict[str, Any]
     Handler = Callable[["InputRequest"], Mapping[str, Any]]
 
+CO_COROUTINE = 0x80  # inspect.CO_COROUTINE, whose module is dear to import
 KINDS = ("form", "url", "sampling", "roots")
 
 # What a server may ask, and the capability that says it may (spec: client/elicitation, client/sampling, client/roots).
@@ -99,7 +100,7 @@ class Handlers:
     def __init__(
         self,
         handlers: Mapping[str, Handler],
-        capabilities: Mapping[str, Any] | None = None,
+        given: Mapping[str, Any] | None = None,
         roots: Roots | None = None,
     ) -> None:
         if not isinstance(handlers, Mapping):
@@ -109,9 +110,13 @@ class Handlers:
                 raise ValueError(f"handlers[{kind!r}] answers nothing: there are {', '.join(KINDS)}")
             if not callable(handler):
                 raise TypeError(f"handlers[{kind!r}] must be callable, not {type(handler).__name__}")
+            if getattr(getattr(handler, "__code__", None), "co_flags", 0) & CO_COROUTINE:
+                raise TypeError(
+                    f"handlers[{kind!r}] must be a plain function: an async one has no event loop to run in"
+                )
         self.roots = roots or Roots()
         self._handlers = dict(handlers)
-        self.capabilities = _merged(self._handlers, capabilities or {})
+        self.capabilities = _merged(self._handlers, given or {})
 
     def has(self, kind: str) -> bool:
         """Whether there is a handler of this kind."""
@@ -129,16 +134,18 @@ class Handlers:
             "roots": {name: value for name, value in roots.items() if name != "listChanged"},
         }
 
-    def check(self, method: str, params: object) -> McpError | None:
+    def check(self, method: str, params: object, version: str = "") -> McpError | None:
         """The error of a request that may not be asked: unknown (-32601), not declared (-32601; a mode or a use of
-        tools -32602) or malformed (-32602). It is what the asking server is told, never the outcome of a call.
+        tools -32602) or malformed (-32602). It is what the asking server is told, never the outcome of a call. What is
+        declared counts as far as the `version` spoken knows it.
         """
+        declared = capabilities.known(self.capabilities, version)
         capability = _CAPABILITIES.get(method)
         if capability is None:
             return McpError(REFUSED_METHOD, f"this client has no method {method[:64]!r}")
-        if capability not in self.capabilities:
+        if capability not in declared:
             return McpError(REFUSED_METHOD, f"this client has not declared {capability}")
-        why = self._problem(capability, params)
+        why = _problem(capability, params, declared[capability], version)
         return McpError(REFUSED_ARGUMENTS, f"{method}: {why}") if why is not None else None
 
     def can_answer(self, method: str, params: Mapping[str, Any] | None) -> bool:
@@ -146,7 +153,7 @@ class Handlers:
         kind = _kind(method, params or {})
         return kind == "roots" or self.has(kind)
 
-    def run(self, request: InputRequest) -> Object:
+    def run(self, request: InputRequest, version: str = "") -> Object:
         """The result for a request that `check` let pass, from its handler, completed and checked.
 
         What the handler raises gets out of here. Raises InvalidAnswer for a wrong result.
@@ -155,6 +162,8 @@ class Handlers:
         if kind == "roots" and not self.has(kind):
             return {"roots": self.roots.listed()}
         answer = self._handlers[kind](request)
+        if isinstance(answer, McpError):
+            raise answer
         if not isinstance(answer, Mapping):
             raise InvalidAnswer(f"the {kind} handler gave {type(answer).__name__}, not a mapping")
         given = {name: value for name, value in answer.items() if value is not None}
@@ -163,7 +172,8 @@ class Handlers:
         if kind == "sampling":
             from ..schema import sampling
 
-            result, why = given, sampling.problem(given)
+            result = sampling.fitted(given, version)
+            why = sampling.problem(result, version)
         elif kind == "roots":
             result, why = _roots(given)
         else:
@@ -175,22 +185,6 @@ class Handlers:
         except ValueError as error:
             raise InvalidAnswer(f"what the {kind} handler gave is no JSON: {error}") from None
         return result
-
-    def _problem(self, capability: str, params: object) -> str | None:
-        if not isinstance(params, (dict, type(None))):
-            return "params are no object"
-        params = params or {}
-        declared = self.capabilities[capability]
-        if capability == "elicitation":
-            return _problem_of_elicitation(params, declared)
-        if capability == "sampling":
-            from ..schema import sampling
-
-            uses_tools = params.get("tools") is not None or params.get("toolChoice") is not None
-            if uses_tools and "tools" not in declared:
-                return "this client has not declared sampling.tools"
-            return sampling.problem_of_request(params)
-        return None
 
 
 def _merged(handlers: Mapping[str, Handler], given: Mapping[str, Any]) -> Object:
@@ -221,7 +215,23 @@ def _mode(params: Mapping[str, Any]) -> Any:
 # --- what may be asked --------------------------------------------------------------------------------------------
 
 
-def _problem_of_elicitation(params: Object, declared: Mapping[str, Any]) -> str | None:
+def _problem(capability: str, params: object, declared: Mapping[str, Any], version: str) -> str | None:
+    if not isinstance(params, (dict, type(None))):
+        return "params are no object"
+    params = params or {}
+    if capability == "elicitation":
+        return _problem_of_elicitation(params, declared, version)
+    if capability == "sampling":
+        from ..schema import sampling
+
+        uses_tools = params.get("tools") is not None or params.get("toolChoice") is not None
+        if uses_tools and "tools" not in declared:
+            return "this client has not declared sampling.tools"
+        return sampling.problem_of_request(params)
+    return None
+
+
+def _problem_of_elicitation(params: Object, declared: Mapping[str, Any], version: str) -> str | None:
     from ..schema import forms
 
     mode = _mode(params)
@@ -231,7 +241,7 @@ def _problem_of_elicitation(params: Object, declared: Mapping[str, Any]) -> str 
     if not isinstance(params.get("message"), str):
         return "message is no text"
     if mode == "form":
-        return forms.problem_of_schema(params.get("requestedSchema"))
+        return forms.problem_of_schema(params.get("requestedSchema"), version)
     return None if _is_web_address(params.get("url")) else "url is no absolute http(s) URL"
 
 

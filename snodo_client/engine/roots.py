@@ -21,7 +21,7 @@ def problem_of_uri(uri: object) -> str | None:
     """Why this cannot be the URI of a root, or None."""
     match = re.fullmatch(_FILE_URI, uri) if isinstance(uri, str) else None
     if match is None:
-        return "the URI of a root is file:///path, percent-encoded; a pathlib.Path becomes one"
+        return "the URI of a root is file:///path, percent-encoded; as_uri() of a pathlib.Path makes one"
     return "the URI of a root has no '..' in its path" if re.search(_UP, match[1]) else None
 
 

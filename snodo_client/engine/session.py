@@ -9,15 +9,16 @@ from os import getpid
 from typing import TYPE_CHECKING
 
 from ..outcome import McpError, Ok, Progress, local_error
-from ..protocol import jsonrpc, negotiation, operations, results, versions
+from ..protocol import jsonrpc, operations, refusals, results, versions
 from ..protocol.requests import Request
 from ..reasons import HEADER_MISMATCH, UNSUPPORTED_VERSION
 from . import exits
 from .answering import Answering
 from .call import Call, timeout_error
 from .catalog import Catalog
-from .connection import Connection, fault, let_go
+from .connection import Connection
 from .deadline import Deadline
+from .exchange import let_go, received
 from .flight import Flight
 from .handlers import Handlers
 from .inbound import Router
@@ -83,7 +84,7 @@ class Session:
             handlers or Handlers({}),
             lambda message, link: connection.send(message, link, Deadline(ANSWER_SECONDS)),
             self._control,
-            lambda: connection.agreement.server_info if connection.agreement else None,
+            lambda: agreement.server_info if (agreement := connection.agreement) else None,
         )
         self._router = router
         router.answering = self._answering
@@ -175,16 +176,19 @@ class Session:
                 return doubted
         if outcome.reason == "session_lost" and "session" not in made:
             made.add("session")
-            self._pending.forget(call)
-            call.wire_id = None  # it was not run: there is nothing to cancel until it is sent again
+            self._answered(call)
             other = self.connection.renew(link, call.deadline)
             return other if isinstance(other, McpError) else (other, call.request)
         if outcome.reason is not None:
             return outcome
-        self._pending.forget(call)
-        call.wire_id = None  # it was answered: there is nothing to cancel until it is sent again
+        self._answered(call)
         corrected = self._corrected(call, link, outcome, made)
         return (link, corrected) if isinstance(corrected, Request) else corrected
+
+    def _answered(self, call: Call) -> None:
+        """There is nothing to cancel until the call is sent again."""
+        self._pending.forget(call)
+        call.wire_id = None
 
     def _doubted(self, call: Call, link: Link, outcome: McpError) -> Outcome | tuple[Link, Request] | None:
         """An error, when the era is only remembered: it may be that of a server of the other one. Such a server has not
@@ -194,7 +198,7 @@ class Session:
         gone = traits.silence_is_legacy and (outcome.reason == "timeout" or link.lost is not None)
         if agreement is not None and agreement.remembered:
             refused = outcome.reason is None and outcome.code == UNSUPPORTED_VERSION
-            if not (gone or refused or negotiation.legacy_signal(outcome)):
+            if not (gone or refused or refusals.legacy_signal(outcome)):
                 agreement.remembered = outcome.reason is not None
                 return None
             self.connection.doubt(link, agreement)
@@ -205,8 +209,7 @@ class Session:
             return outcome
         if not other.legacy:
             return None
-        self._pending.forget(call)
-        call.wire_id = None
+        self._answered(call)
         not_run = call.request.idempotent or outcome.reason is not None or outcome.code in REFUSED
         return (other, call.request) if not_run else outcome
 
@@ -216,9 +219,9 @@ class Session:
         if link.legacy:
             return refusal
         if refusal.code == UNSUPPORTED_VERSION:
-            version = negotiation.another_version(refusal, self._allowed, refused)
+            version = refusals.another_version(refusal, self._allowed, refused)
             if version is None:
-                return negotiation.no_version_left(refusal, self._allowed, self.name)
+                return refusals.no_version_left(refusal, self._allowed, self.name)
             refused.add(version)
             return request.copy(version=version)
         if refusal.code == HEADER_MISMATCH and self._mirrors(request) and "headers" not in refused:
@@ -251,17 +254,9 @@ class Session:
 
     def _attempt(self, call: Call, link: Link, on_progress: OnProgress | None) -> Outcome:
         """One request on the wire and what came back for it."""
-        wire_id = self._pending.attempt(call, link)
-        # Only now: whoever closes or loses the link from here on finds the call in the table.
-        if self.connection.closed:
-            return self.connection.closed_error()
-        if link.lost is not None:
-            return link.lost.copy()
-        call.body = call.request.encode(wire_id, self.identity, progress=call.wants_progress)
-        try:
-            exchange = self.connection.transport.exchange(call)
-        except McpError as error:  # a transport that is no generator
-            return fault(error)
+        exchange = self.connection.exchange(call, link)
+        if isinstance(exchange, McpError):
+            return exchange
         try:
             return self._receive(call, link, exchange, on_progress)
         finally:
@@ -270,16 +265,9 @@ class Session:
     def _receive(self, call: Call, link: Link, exchange: Iterator[Message], on_progress: OnProgress | None) -> Outcome:
         method, wire_id, late = call.request.method, call.wire_id or 0, 0
         while True:
-            try:
-                message = next(exchange)
-            except StopIteration:
-                return local_error("closed", f"{link.name} ended the exchange before {method} was answered")
-            except McpError as error:
-                return fault(error)
-            if not isinstance(message, dict):
-                return local_error(
-                    "malformed", f"{link.name}: the transport gave a {type(message).__name__} for {method}"
-                )
+            message = received(exchange, link, method)
+            if isinstance(message, McpError):
+                return message
             if "method" not in message:
                 astray = results.misdirected(message, wire_id, link.name, call.status)
                 if astray is None and "id" in message and type(message["id"]) is not int:

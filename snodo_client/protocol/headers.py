@@ -75,7 +75,8 @@ def standard_headers(method: str, params: Mapping[str, Any], version: str) -> di
 
 
 def check_user_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """A copy of the headers a user wants on every HTTP request, once they are known to be safe to send.
+    """A copy of the headers a user wants on every HTTP request, or on a WebSocket handshake, once they are known to be
+    safe to send.
 
     Raises `TypeError` unless names and values are strings. Raises `ValueError` for a name that is not a token,
     is given twice in different case, or belongs to the transport or the protocol (`Host`, `Content-Type`,
@@ -97,7 +98,7 @@ def check_user_headers(headers: Mapping[str, str]) -> dict[str, str]:
         folded = name.lower()
         if folded in seen:
             raise ValueError(f"header {name} is given twice")
-        if folded in _OWNED or folded.startswith("mcp-"):
+        if folded in _OWNED or folded.startswith(("mcp-", "sec-websocket-")):
             raise ValueError(f"header {name} is set by this library")
         if any(character > "\xff" for character in value):
             raise ValueError(f"the value of header {name} has characters beyond Latin-1")

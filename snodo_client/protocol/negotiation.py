@@ -1,7 +1,8 @@
 """Which protocol version to speak, as a generator: it yields what to send and where, is told what came of it, and
 returns the verdict.
 
-`engine.connection` drives it and waits; nothing here does (spec: basic/versioning; 2025-11-25: basic/lifecycle).
+`engine.opening` drives it and waits; nothing here does. What an error says of its sender is read in `refusals` (spec:
+basic/versioning; 2025-11-25: basic/lifecycle).
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..outcome import McpError, Ok, local_error
-from ..reasons import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
-from . import versions
+from ..reasons import UNSUPPORTED_VERSION
+from . import refusals, versions
 from .agreement import Agreement, discovered, initialized
 from .requests import Request
 
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
     from ..outcome import Outcome
     from .requests import Identity
 
-# Statuses about who asks, and how often, not about the protocol.
-NOT_THE_PROTOCOL = (401, 403, 429)
-# After these an `initialize` that was refused may be due to a server of the first HTTP transport.
-MAY_BE_SSE = (400, 404, 405)
-MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)
 CHOSEN = "chosen by protocol="
 DISCOVER, INITIALIZE = "server/discover", "initialize"
 NOT_ANSWERED = f"{DISCOVER} was not answered"
@@ -111,7 +107,7 @@ class Negotiation:
             return (yield from self._initialize("this connection carries nothing newer" if newer else CHOSEN))
         if self._remembered is not None:
             agreement = yield from self._initialize("remembered")
-            if not isinstance(agreement, McpError) or not self._speaks_for_another_era(agreement):
+            if not isinstance(agreement, McpError) or not refusals.speaks_for_another_era(agreement):
                 return agreement
         return (yield from self._probe())
 
@@ -125,7 +121,7 @@ class Negotiation:
             if not isinstance(outcome, McpError):
                 return (yield from self._discovered(outcome, version))
             if outcome.reason is None and outcome.code == UNSUPPORTED_VERSION:
-                other = another_version(outcome, self._modern, refused)
+                other = refusals.another_version(outcome, self._modern, refused)
                 if other is None:
                     return (yield from self._refused_version(outcome))
                 refused.add(other)
@@ -135,11 +131,11 @@ class Negotiation:
                 return (yield from self._respawned(outcome))
             if outcome.reason == "timeout" and self._silence_is_legacy and self._legacy:
                 return (yield from self._after_silence(outcome))
-            if not legacy_signal(outcome) and not _only_the_probe_is_refused(outcome):
+            if not refusals.legacy_signal(outcome) and not refusals.only_the_probe_is_refused(outcome):
                 return outcome
             if not self._legacy:
                 return self._unknown_server(outcome)
-            return (yield from self._initialize(f"server/discover was answered by {_shown(outcome)}", outcome))
+            return (yield from self._initialize(f"server/discover was answered by {refusals.shown(outcome)}", outcome))
 
     def _discovered(self, outcome: Outcome, asked: str) -> Generator[Step, Answer, Agreement | McpError]:
         if not isinstance(outcome, Ok):
@@ -158,12 +154,12 @@ class Negotiation:
 
     def _refused_version(self, refusal: McpError) -> Generator[Step, Answer, Agreement | McpError]:
         if not self._names_older_only(refusal):
-            return no_version_left(refusal, self._allowed, self.server)
+            return refusals.no_version_left(refusal, self._allowed, self.server)
         why = f"{DISCOVER} was refused, older versions are named"
-        return (yield from self._initialize(why, refusal, supported=_supported(refusal)))
+        return (yield from self._initialize(why, refusal, supported=refusals.supported(refusal)))
 
     def _names_older_only(self, refusal: McpError) -> bool:
-        supported = _supported(refusal)
+        supported = refusals.supported(refusal)
         return versions.mutual(self._modern, supported) is None and versions.mutual(self._legacy, supported) is not None
 
     def _after_silence(self, silence: McpError) -> Generator[Step, Answer, Agreement | McpError]:
@@ -171,7 +167,7 @@ class Negotiation:
         and the first answer that tells decides.
         """
         step = Step(self._identity.initialize(self._legacy[0]), beside=True, brief=True)
-        refusals = {DISCOVER: silence}
+        errors = {DISCOVER: silence}
         refused: set[str] = set()
         while True:
             answer = yield from self._ask(step)
@@ -183,27 +179,27 @@ class Negotiation:
                     return self._initialized(outcome, NOT_ANSWERED)
                 return (yield from self._discovered(outcome, self._modern[0]))
             if answer.method == INITIALIZE and outcome.reason is not None:
-                if INITIALIZE not in refusals:
+                if INITIALIZE not in errors:
                     return outcome
-                return (yield from self._refused_beside(refusals))
-            if answer.method == DISCOVER and not legacy_signal(outcome):
+                return (yield from self._refused_beside(errors))
+            if answer.method == DISCOVER and not refusals.legacy_signal(outcome):
                 if outcome.reason is not None or outcome.code != UNSUPPORTED_VERSION:
                     return outcome
-                version = another_version(outcome, self._modern, refused)
+                version = refusals.another_version(outcome, self._modern, refused)
                 if version is not None:
                     refused.add(version)
                     step = Step(Request(DISCOVER).copy(version=version), beside=True, brief=True)
                     continue
                 if not self._names_older_only(outcome):
-                    return no_version_left(outcome, self._allowed, self.server)
-            refusals[answer.method] = outcome
-            if INITIALIZE in refusals and refusals[DISCOVER] is not silence:
-                return (yield from self._refused_beside(refusals))
+                    return refusals.no_version_left(outcome, self._allowed, self.server)
+            errors[answer.method] = outcome
+            if INITIALIZE in errors and errors[DISCOVER] is not silence:
+                return (yield from self._refused_beside(errors))
 
-    def _refused_beside(self, refusals: dict[str, McpError]) -> Generator[Step, Answer, Agreement | McpError]:
+    def _refused_beside(self, errors: dict[str, McpError]) -> Generator[Step, Answer, Agreement | McpError]:
         """The handshake was refused, and no more is to be expected of the probe."""
-        refusal, probed = refusals[INITIALIZE], refusals[DISCOVER]
-        named = _supported(refusal)
+        refusal, probed = errors[INITIALIZE], errors[DISCOVER]
+        named = refusals.supported(refusal)
         if versions.mutual(self._legacy, named) in (None, self._legacy[0]):
             return self._unknown_server(refusal, probed)
         return (yield from self._initialize(NOT_ANSWERED, probed, supported=named))
@@ -225,7 +221,7 @@ class Negotiation:
             self._fresh = True
         answer = yield from self._ask(Step(self._identity.initialize(version), "fresh" if fresh else "same"))
         outcome = answer.outcome
-        other = versions.mutual(self._legacy, _supported(outcome)) if isinstance(outcome, McpError) else None
+        other = versions.mutual(self._legacy, refusals.supported(outcome)) if isinstance(outcome, McpError) else None
         if isinstance(outcome, McpError) and outcome.reason is None and other not in (None, version):
             answer = yield from self._ask(Step(self._identity.initialize(str(other))))
             outcome = answer.outcome
@@ -236,9 +232,9 @@ class Negotiation:
                 return _exited_twice(outcome)
             if probed is not None:
                 return (yield from self._respawned(outcome))
-        if probed is not None and self._has_before and _may_be_sse(outcome):
+        if probed is not None and self._has_before and refusals.may_be_sse(outcome):
             return (yield from self._before(outcome, why, probed))
-        if probed is None or not self._speaks_for_another_era(outcome):
+        if probed is None or not refusals.speaks_for_another_era(outcome):
             return outcome
         return self._unknown_server(outcome, probed)
 
@@ -247,8 +243,8 @@ class Negotiation:
         answer = yield from self._ask(Step(self._identity.initialize(self._legacy[0]), "before"))
         outcome = answer.outcome
         if isinstance(outcome, McpError):
-            return self._unknown_server(refusal, probed, f"; nor does it serve HTTP+SSE ({_shown(outcome)})")
-        return self._initialized(outcome, f"{why}, initialize by {_shown(refusal)}, HTTP+SSE is served")
+            return self._unknown_server(refusal, probed, f"; nor does it serve HTTP+SSE ({refusals.shown(outcome)})")
+        return self._initialized(outcome, f"{why}, initialize by {refusals.shown(refusal)}, HTTP+SSE is served")
 
     def _initialized(self, outcome: Outcome, why: str) -> Agreement | McpError:
         if not isinstance(outcome, Ok):
@@ -272,7 +268,7 @@ class Negotiation:
         answer = yield step
         for record in reversed(self._steps):
             if record["sent"].startswith(answer.method):
-                record["received"] = _shown(answer.outcome)
+                record["received"] = refusals.shown(answer.outcome)
                 break
         return answer
 
@@ -281,109 +277,34 @@ class Negotiation:
         agreement.pinned = len(self._wanted) == 1
         return agreement
 
-    def _speaks_for_another_era(self, error: McpError) -> bool:
-        """Whether `initialize` is refused as by a server that does not know it. Trouble is no refusal."""
-        return legacy_signal(error) or (error.reason is None and error.code in MODERN_ERRORS)
-
     def _unknown_server(self, refusal: McpError, probed: Outcome | None = None, more: str = "") -> McpError:
         """The error for what may be a server of another era, and may as well be none at all, or none at this place."""
         said = refusal.message
         if refusal.reason is None:
             method = DISCOVER if probed is None else INITIALIZE
-            said = f"{self.server} refused {method} with error {refusal.code} ({said[:300]})"
+            said = f"{self.server} refused {method} with {refusals.shown(refusal)} ({said[:300]})"
         if probed is not None:
             text = f" ({probed.message[:300]})" if isinstance(probed, McpError) and probed.reason is None else ""
-            more = f"; before that, {DISCOVER}: {_shown(probed)}{text}{more}"
+            more = f"; before that, {DISCOVER}: {refusals.shown(probed)}{text}{more}"
         oldest, newest = self._allowed[-1], self._allowed[0]
         speaks = newest if oldest == newest else f"{oldest} to {newest}"
         details = refusal.data if isinstance(refusal.data, dict) and refusal.reason is not None else {}
         return local_error(
             "incompatible_versions",
             f"{said}{more}; it may be no MCP server, or one that speaks none of {speaks}, as this client does",
-            data={**details, "requested": list(self._allowed), "supported": _names(_supported(refusal))},
+            data={
+                **details,
+                "requested": list(self._allowed),
+                "supported": refusals.named(refusals.supported(refusal)),
+            },
             cause=refusal,
         )
 
     def _incompatible(self, supported: object, why: str) -> McpError:
-        return _incompatible(self._allowed or self._wanted, supported, why)
-
-
-def legacy_signal(answer: McpError) -> bool:
-    """Whether an error speaks for a server of the legacy era. A failing network or server never does."""
-    status = _status_of(answer)
-    if status is not None and (not 400 <= status < 500 or status in NOT_THE_PROTOCOL):
-        return False
-    if answer.reason == "http_status":
-        return status is not None
-    return answer.reason is None and answer.code not in MODERN_ERRORS
-
-
-def _only_the_probe_is_refused(answer: McpError) -> bool:
-    """A credential was sent, and does for everything but an unknown method, as some gateways have it."""
-    data = answer.data if answer.reason == "unauthorized" else None
-    return bool(data and data.get("credential") and "insufficient_scope" not in data.get("challenge", ""))
-
-
-def _may_be_sse(answer: McpError) -> bool:
-    status = _status_of(answer)
-    return status in MAY_BE_SSE and (answer.reason is not None or answer.code not in MODERN_ERRORS)
-
-
-def _status_of(answer: McpError) -> int | None:
-    """The HTTP status of a refusal, whether or not an error of the server came with it."""
-    if answer.reason == "http_status":
-        return answer.data.get("http_status") if answer.data else None
-    cause = answer.cause
-    return cause[1] if isinstance(cause, tuple) and cause[0] == "http_status" else None
-
-
-def _shown(outcome: Outcome) -> str:
-    """What came back, in few words and without the server's."""
-    if isinstance(outcome, Ok):
-        versions_named = outcome.value.get("supportedVersions", [outcome.value.get("protocolVersion")])
-        return ", ".join(_names(versions_named) or ["a result without a version"])
-    if not isinstance(outcome, McpError):
-        return "a request for input"
-    status = _status_of(outcome)
-    shown = f"error {outcome.code}" if outcome.reason is None else outcome.reason.replace("_", " ")
-    return f"{shown} {status}" if outcome.reason == "http_status" else shown + (f" (HTTP {status})" if status else "")
+        return refusals.incompatible(self._allowed or self._wanted, supported, why)
 
 
 def _exited_twice(end: McpError) -> McpError:
     """The error of a server that ended at the probe, and again without it."""
     text = f"exited twice, at server/discover and, started again, at initialize: {end.message}"
     return McpError(end.code, text, kind=end.kind, reason=end.reason, data=end.data, cause=end.cause)
-
-
-def another_version(refusal: McpError, allowed: Sequence[str], tried: set[str]) -> str | None:
-    """After -32022: a version both sides know that was not tried for this reason before. The one just refused may be
-    listed: once more.
-    """
-    modern = [version for version in allowed if version in versions.MODERN and version not in tried]
-    return versions.mutual(modern, _supported(refusal))
-
-
-def no_version_left(refusal: McpError, allowed: Sequence[str], server: str) -> McpError:
-    """The error after -32022 when there is nothing else to try."""
-    return _incompatible(allowed, _supported(refusal), f"{server} refuses every version offered")
-
-
-def _supported(refusal: McpError) -> object:
-    return refusal.data.get("supported") if isinstance(refusal.data, dict) else None
-
-
-def _names(supported: object) -> list[str] | None:
-    """The versions a server names, bounded."""
-    if not isinstance(supported, list):
-        return None
-    return [version[:32] for version in supported if isinstance(version, str)][:16]
-
-
-def _incompatible(allowed: Sequence[str], supported: object, why: str) -> McpError:
-    names = _names(supported)
-    shown = f"; the server supports {', '.join(names) or 'none'}" if names is not None else ""
-    return local_error(
-        "incompatible_versions",
-        f"{why}; this client speaks {', '.join(allowed)}{shown}",
-        data={"requested": list(allowed), "supported": names},
-    )

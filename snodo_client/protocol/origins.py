@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Reason = Literal["cross_origin_endpoint", "cross_origin_redirect", "invalid_redirect", "malformed"]
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+REDIRECTS = frozenset({301, 302, 303, 307, 308})  # the statuses that are one
 MAX_REDIRECTS = 5
 MAX_LOCATION = 8192  # characters
 

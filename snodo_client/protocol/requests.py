@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from . import capabilities, jsonrpc, tool_headers, versions
 from . import headers as http_headers
-from . import jsonrpc, tool_headers, versions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,11 +49,11 @@ class Identity:
     def __init__(
         self,
         info: Mapping[str, Any] | None,
-        capabilities: Mapping[str, Any],
+        declared: Mapping[str, Any],
         legacy_capabilities: Mapping[str, Any] | None = None,
     ) -> None:
         self.info = dict(info) if info is not None else None
-        self.capabilities = dict(capabilities)
+        self.capabilities = dict(declared)
         self.legacy_capabilities = self.capabilities if legacy_capabilities is None else dict(legacy_capabilities)
         self._encoded: dict[str, bytes] = {}
 
@@ -61,7 +61,7 @@ class Identity:
         """The request that begins a link of the legacy era, proposing `version` (2025-11-25: basic/lifecycle)."""
         params = {
             "protocolVersion": version,
-            "capabilities": self.legacy_capabilities,
+            "capabilities": capabilities.known(self.legacy_capabilities, version),
             "clientInfo": self.info or NOBODY,  # there it is required
         }
         return Request("initialize", params).copy(version=version)

@@ -14,6 +14,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ..protocol.capabilities import MODES_SINCE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
@@ -27,10 +29,15 @@ MAX_CHOICES = 1000  # of one field
 MAX_SHOWN = 64  # characters of a name in the text
 
 
-def problem_of_schema(schema: object) -> str | None:
-    """Why this is no form, or None when it is one."""
+def problem_of_schema(schema: object, version: str = "") -> str | None:
+    """Why this is no form, or None when it is one. The `version` is that of the server; an empty one is the newest."""
     rules = _form(schema)
-    return rules if isinstance(rules, str) else None
+    if isinstance(rules, str):
+        return rules
+    old = bool(version) and version < MODES_SINCE
+    if old and any("array" in field["type"] for field in rules["properties"].values()):
+        return f"a field is a list, which version {version} has not"
+    return None
 
 
 def with_defaults(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:

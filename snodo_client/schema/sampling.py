@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..protocol.capabilities import AUDIO_SINCE, MODES_SINCE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+_OLD_BLOCKS = frozenset({"text", "image", "audio"})
 _ROLES = ("user", "assistant")
 # The members each kind of content must have.
 _BLOCKS: dict[str, dict[str, type]] = {
@@ -51,15 +54,34 @@ def problem_of_request(params: Mapping[str, Any]) -> str | None:
     return _problem_of_tool_results(messages)
 
 
-def problem(result: Mapping[str, Any]) -> str | None:
-    """What is wrong with the result of `sampling/createMessage`, or None."""
+def fitted(result: Mapping[str, Any], version: str) -> dict[str, Any]:
+    """The result as an older version has it: one block of content instead of a list of one."""
+    content = result.get("content")
+    if version and version < MODES_SINCE and isinstance(content, list) and len(content) == 1:
+        return {**result, "content": content[0]}
+    return dict(result)
+
+
+def problem(result: Mapping[str, Any], version: str = "") -> str | None:
+    """What is wrong with the result of `sampling/createMessage`, or None. The `version` is that of the server; an empty
+    one is the newest.
+    """
     if not isinstance(result.get("model"), str):
         return "has no model, a text"
     if not isinstance(result.get("stopReason", ""), str):
         return "has a stopReason that is no text"
     if any(name in result for name in _ENVELOPE):
         return f"has members that belong to the message around it ({', '.join(_ENVELOPE)})"
-    return _problem_of_message(result)
+    return _problem_of_message(result) or _problem_of_age(result, version)
+
+
+def _problem_of_age(result: Mapping[str, Any], version: str) -> str | None:
+    kinds = {block["type"] for block in _blocks(result)}
+    if version and version < MODES_SINCE and (isinstance(result["content"], list) or not kinds <= _OLD_BLOCKS):
+        return f"has several blocks of content, or uses tools, which version {version} has not"
+    if version and version < AUDIO_SINCE and "audio" in kinds:
+        return f"has audio content, which version {version} has not"
+    return None
 
 
 def _problem_of_message(message: object) -> str | None:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ..engine.deadline import Deadline
     from ..outcome import McpError
     from ..protocol.agreement import Agreement
+    from ..protocol.versions import Era
 
     Message = dict[str, Any]
-    Era = Literal["modern", "legacy"]
 
 
 class Traits:
@@ -97,7 +97,8 @@ class Inbound(Protocol):
 
 class Transport(Protocol):
     """Optional beside these: `attend(link, deadline)`, called in the legacy era once the server knows that the client
-    is initialized, opens a stream for what belongs to no request; `forked()` is called in the child of a fork.
+    is initialized, opens a stream for what belongs to no request; `older()` gives the transport to fall back on when
+    neither era is spoken here, which takes the place of this one; `forked()` is called in the child of a fork.
     """
 
     traits: Traits

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..engine.call import Call
-from ..protocol.requests import Notification
-from ..protocol.versions import LEGACY
 from .base import Traits
 from .http_options import HttpOptions
 from .loading import load
@@ -19,6 +16,7 @@ from .loading import load
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..engine.call import Call
     from ..engine.deadline import Deadline
     from .base import Inbound, Link
     from .http_link import HttpLink
@@ -61,11 +59,7 @@ class HttpTransport:
         return link.exchange(call)
 
     def send(self, message: Message, link: Link, deadline: Deadline) -> None:
-        # Before there is a version only a server of the legacy era is answered.
-        notification = Notification(message, link.version or LEGACY[0])
-        call = Call(0, notification, deadline)  # type: ignore[arg-type]
-        call.body, call.link = notification.encode(), link
-        list(self.exchange(call))  # nothing comes of it, unless it fails
+        link.send(message, deadline)  # type: ignore[attr-defined]
 
     def attend(self, link: Link, deadline: Deadline) -> None:
         """Ask for the stream of what belongs to no request, and give it a moment to begin."""

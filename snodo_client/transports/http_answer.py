@@ -15,7 +15,7 @@ from ..protocol import jsonrpc
 from ..protocol.origins import Endpoint, redirected
 from ..protocol.versions import BATCHING
 from .events import EventStream, TooLarge
-from .http_faults import EXCERPT, FAULTS, plain, retry_after
+from .http_faults import EXCERPT, FAULTS, media_type, plain, refusal
 from .lines import request_id_in
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 CHUNK = 65536  # bytes a read may give
 DRAIN = 65536  # bytes of an unwanted body that are read to keep the connection
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
 EXCERPT_SECONDS = 1.0  # how long to wait for the text of a refusal
 
 _DECODABLE = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
@@ -70,8 +69,7 @@ class Answer:
     @property
     def content_type(self) -> str:
         """Without parameters, in lower case; empty when there is none."""
-        value: str = self.raw.headers.get("content-type", "")
-        return value.partition(";")[0].strip().lower()
+        return media_type(self.raw.headers)
 
     def messages(self) -> Iterator[Message]:
         """What the answer to a request says, up to and including the response. Raises McpError for one that is none."""
@@ -291,28 +289,16 @@ class Answer:
     def _no_answer(self, body: bytes, problem: str) -> McpError:
         """The error of an answer without a JSON-RPC message in it."""
         self.blank = self.complete and not body.strip()
-        headers = self.raw.headers
-        data: dict[str, Any] = {
+        if not 200 <= self.status < 300:
+            masking = self.outgoing.masking()
+            return refusal(self.said(), self.status, self.raw.headers, body, masking, bool(self.outgoing.secret))
+        data = {
             "http_status": self.status,
             "content_type": self._shown_type(),
             "excerpt": self._plain(body.decode("utf-8", "replace"), EXCERPT),
         }
-        said = self.said()
-        if 200 <= self.status < 300:
-            shown = f": {data['excerpt']}" if data["excerpt"] else ""
-            return local_error("malformed", f"{said} {problem}{shown}", data=data)
-        wait = retry_after(headers.get("retry-after"))
-        if wait is not None:
-            data["retry_after"] = wait
-        text = f"{said}: {data['excerpt']}" if data["excerpt"] else said
-        if self.status not in (401, 403):
-            return local_error("http_status", text, data=data)
-        challenge = headers.get("www-authenticate")
-        if challenge is not None:
-            data["challenge"] = self._plain(challenge, 1000)
-        if self.outgoing.secret:
-            data["credential"] = True
-        return local_error("unauthorized", text, data=data)
+        shown = f": {data['excerpt']}" if data["excerpt"] else ""
+        return local_error("malformed", f"{self.said()} {problem}{shown}", data=data)
 
     def said(self) -> str:
         """Who answered with which status, in words."""

@@ -19,10 +19,13 @@ import urllib3.exceptions as urllib3_errors
 from ..outcome import local_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from typing import Any
 
     from ..masking import Masking
     from ..outcome import McpError
+
+    Headers = Mapping[str, str] | http.client.HTTPMessage
 
 FAULTS = (OSError, http.client.HTTPException, urllib3_errors.HTTPError, requests.RequestException)
 
@@ -85,6 +88,35 @@ def plain(text: object, masking: Masking, limit: int = EXCERPT) -> str:
     shown = re.sub(r"\s+", " ", shown[: 4 * limit]).strip()
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def refusal(said: str, status: int, headers: Headers, body: bytes, masking: Masking, credential: bool) -> McpError:
+    """The error of an answer that says no: "unauthorized" for 401 and 403, else "http_status". `said` is who answered
+    what, `body` the start of its text; `credential`: one had been sent.
+    """
+    excerpt = plain(body.decode("utf-8", "replace"), masking)
+    data: dict[str, Any] = {
+        "http_status": status,
+        "content_type": plain(media_type(headers), masking, 100) or None,
+        "excerpt": excerpt,
+    }
+    wait = retry_after(headers.get("retry-after"))
+    if wait is not None:
+        data["retry_after"] = wait
+    text = f"{said}: {excerpt}" if excerpt else said
+    if status not in (401, 403):
+        return local_error("http_status", text, data=data)
+    challenge = headers.get("www-authenticate")
+    if challenge is not None:
+        data["challenge"] = plain(challenge, masking, 1000)
+    if credential:
+        data["credential"] = True
+    return local_error("unauthorized", text, data=data)
+
+
+def media_type(headers: Headers) -> str:
+    """The content type without parameters, in lower case; empty when there is none."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def retry_after(value: str | None) -> float | None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from contextlib import suppress
 from threading import RLock
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from .. import log
 from ..engine.call import Call
-from ..log import logger
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
 from ..reasons import REFUSED_METHOD
@@ -147,7 +146,7 @@ class McpSession:
             waiting = [attempt for attempt in self._attempts if attempt.elsewhere]
         for attempt in waiting:
             attempt.answer(error.copy())
-        _debug("%s: no stream for what belongs to no request (any more): %s", self._link.name, error.message)
+        log.debug("http", "%s: no stream for what belongs to no request (any more): %s", self._link.name, error.message)
         return None
 
     # -- the end
@@ -334,11 +333,6 @@ def _gone(link: HttpLink, error: McpError) -> McpError:
 
 def _anything(answer: Answer) -> Iterator[Message]:
     return iter(())
-
-
-def _debug(text: str, *arguments: object) -> None:
-    if "logging" in sys.modules:
-        logger("http").debug(text, *arguments)
 
 
 _all: WeakSet[McpSession] = WeakSet()

@@ -14,13 +14,16 @@ from requests import PreparedRequest, Session
 from requests.structures import CaseInsensitiveDict
 from requests.utils import select_proxy
 
+from ..engine.call import Call
 from ..log import logger
-from ..outcome import McpError, local_error
+from ..outcome import local_error
+from ..protocol.origins import REDIRECTS
+from ..protocol.requests import Notification
 from ..protocol.versions import LEGACY
 from .base import Link
 from .http_adapter import Outgoing, sender
-from .http_answer import REDIRECTS, Answer
-from .http_options import BASE_HEADERS, STREAM_HEADERS, spelled
+from .http_answer import Answer
+from .http_options import BASE_HEADERS, STREAM_HEADERS
 from .http_session import SessionSlots, relay
 from .http_slots import Slots
 from .http_trust import trust
@@ -29,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from ..engine.call import Call
     from ..engine.deadline import Deadline
+    from ..outcome import McpError
     from ..protocol.origins import Endpoint
     from .base import Inbound
     from .http_legacy import McpSession
@@ -78,6 +81,14 @@ class HttpLink(Link):
         if call.request.version in LEGACY:
             return self.session().exchange(call)
         return self.in_owner(call, self.converse(call, _read))
+
+    def send(self, message: Message, deadline: Deadline) -> None:
+        """POST a message nobody waits for. Raises McpError, also for what the server says to refuse it."""
+        # Before there is a version only a server of the legacy era is answered.
+        notification = Notification(message, self.version or LEGACY[0])
+        call = Call(0, notification, deadline)  # type: ignore[arg-type]
+        call.body, call.link = notification.encode(), self
+        list(self.exchange(call))  # nothing comes of it, unless it fails
 
     def session(self) -> McpSession:
         """What there is to the link in the legacy era."""
@@ -151,29 +162,12 @@ class HttpLink(Link):
                 outgoing.secret[SESSION_ID] = legacy[SESSION_ID]
         if isinstance(self.slots, Slots):
             outgoing.proxy = self.slots.proxy
-        options = self._options
-        if options.headers:
-            secret = options.headers if isinstance(options.headers, dict) else self._evaluated(options.headers)
-            headers.update(secret)
-            outgoing.secret.update(secret)
-        if options.token is not None:
-            headers["Authorization"] = outgoing.secret["Authorization"] = f"Bearer {options.token}"
-        elif options.auth is not None:
-            self._apply(options.auth, outgoing)
+        own = self._options.own_headers()
+        headers.update(own)
+        outgoing.secret.update(own)
+        if self._options.auth is not None:
+            self._apply(self._options.auth, outgoing)
         return outgoing
-
-    def _evaluated(self, make: Any) -> dict[str, str]:
-        error: McpError
-        try:
-            made = make()
-        except Exception as raised:
-            error = local_error("transport_failure", f"headers= raised {type(raised).__name__}")
-        else:
-            try:
-                return spelled(made, authorized=self._options.authorized)
-            except (TypeError, ValueError) as refused:
-                error = local_error("transport_failure", f"headers= gave headers that cannot be sent: {refused}")
-        raise error
 
     def _apply(self, auth: Any, outgoing: Outgoing) -> None:
         """Let a requests authenticator add its headers. Nothing else it does counts: what is sent, where to, and how

@@ -1,4 +1,4 @@
-"""The options of a Streamable HTTP endpoint, checked before anything is opened, and the headers every request has.
+"""The options of an HTTP endpoint, checked before anything is opened, and the headers every request has.
 
 Cheap to import: requests is not needed to refuse an option.
 """
@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from .. import checks
+from ..outcome import local_error
 from ..protocol import headers as http_headers
 from ..protocol import origins
 from ..version import __version__
@@ -45,7 +46,7 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 class HttpOptions:
-    """What `HttpTransport` takes.
+    """What `HttpTransport` and `SseTransport` take, and in part `WebSocketTransport`.
 
     headers: sent with every request: a mapping, or a callable evaluated for each request.
     auth: a bearer token, or a requests authenticator; of what it does, only the headers it sets count.
@@ -102,6 +103,28 @@ class HttpOptions:
     def authorized(self) -> bool:
         """True when auth= sets the Authorization header."""
         return self.token is not None or self.auth is not None
+
+    def own_headers(self) -> dict[str, str]:
+        """The caller's headers and token, as they are now: none of their values may be shown. Raises McpError
+        ("transport_failure") when a callable gives none that can be sent.
+        """
+        headers = dict(self._evaluated(self.headers) if callable(self.headers) else self.headers or {})
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        return headers
+
+    def _evaluated(self, make: Callable[[], Mapping[str, str]]) -> dict[str, str]:
+        # Raised after the handlers, not in them: what was caught may hold the headers, and would be our context.
+        try:
+            made = make()
+        except Exception as raised:
+            problem = f"headers= raised {type(raised).__name__}"
+        else:
+            try:
+                return spelled(made, authorized=self.authorized)
+            except (TypeError, ValueError) as refused:
+                problem = f"headers= gave headers that cannot be sent: {refused}"
+        raise local_error("transport_failure", problem)
 
 
 def _headers(headers: Any, *, authorized: bool) -> dict[str, str] | Callable[[], Mapping[str, str]] | None:

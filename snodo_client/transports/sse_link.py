@@ -9,12 +9,9 @@ from __future__ import annotations
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
-from ..engine.call import Call
 from ..engine.deadline import timed_out
 from ..outcome import local_error
 from ..protocol.origins import Refusal, announced
-from ..protocol.requests import Notification
-from ..protocol.versions import LEGACY
 from .http_legacy import version_header
 from .http_link import HttpLink
 from .http_posting import Attempt, posted
@@ -23,6 +20,7 @@ from .http_stream import EventSource, messages_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..engine.call import Call
     from ..engine.deadline import Deadline
     from ..outcome import McpError
     from ..protocol.origins import Endpoint
@@ -72,13 +70,6 @@ class SseLink(HttpLink):
             if "method" not in message:  # to keep its connection, the POST gets a moment to be answered as well
                 self.note_end(done.wait(min(self.drain_seconds, call.deadline.left())))
             yield message
-
-    def send(self, message: Message, deadline: Deadline) -> None:
-        """POST a message nobody waits for. Raises McpError."""
-        notification = Notification(message, self.version or LEGACY[0])
-        call = Call(0, notification, deadline)  # type: ignore[arg-type]
-        call.body, call.link = notification.encode(), self
-        list(self.exchange(call))
 
     def shut(self, error: McpError) -> None:
         """End the session, from this side. What waits fails with *error*. Any thread, more than once."""

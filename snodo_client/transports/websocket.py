@@ -20,7 +20,7 @@ from .loading import load
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from typing import Literal
 
     from ..engine.call import Call
@@ -90,8 +90,6 @@ class WebSocketTransport:
     ) -> None:
         if auth is not None and not isinstance(auth, str):
             raise TypeError(f"auth must be a bearer token, not {type(auth).__name__}")
-        if headers is not None and not callable(headers):
-            check_names(headers)
         self._options = HttpOptions(
             _as_http(url),
             headers=headers,
@@ -175,12 +173,6 @@ class WebSocketTransport:
 
     def _closed_error(self) -> McpError:
         return local_error("closed", f"the connection to {self._name} was closed on this side")
-
-
-def check_names(headers: Iterable[object]) -> None:
-    """Refuse headers that are the handshake's own, beside those that are never the caller's. Raises ValueError."""
-    if any(isinstance(name, str) and name.lower().startswith("sec-websocket-") for name in headers):
-        raise ValueError("the headers Sec-WebSocket-* are set by this library")
 
 
 def _as_http(url: str) -> str:

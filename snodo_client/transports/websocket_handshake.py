@@ -23,11 +23,10 @@ from ..engine.deadline import Deadline
 from ..log import logger
 from ..masking import Masking, of_headers, of_query
 from ..outcome import McpError, local_error
-from ..protocol.origins import Refusal, redirected
+from ..protocol.origins import REDIRECTS, Refusal, redirected
 from .http_dial import SLICE, dial
-from .http_options import BASE_HEADERS, spelled
+from .http_options import BASE_HEADERS
 from .http_trust import trust
-from .websocket import check_names
 
 if TYPE_CHECKING:
     import socket
@@ -51,8 +50,8 @@ class Handshake:
         self.name = name
         self._options = options
         self._check = check
-        self._secret = _credentials(options)
-        self.masking = Masking([*of_headers(self._secret.items()), *of_query(options.endpoint.query[1:])])
+        self._own = options.own_headers()
+        self.masking = Masking([*of_headers(self._own.items()), *of_query(options.endpoint.query[1:])])
 
     def run(self) -> tuple[socket.socket, ClientProtocol, bytes]:
         """A connected non-blocking socket, its protocol, and what came after the handshake. Raises McpError."""
@@ -120,7 +119,7 @@ class Handshake:
     def _request(self, protocol: ClientProtocol) -> bytes:
         request = protocol.connect()
         lines = [f"{name}: {value}\r\n" for name, value in request.headers.raw_items()]
-        ours = {"User-Agent": BASE_HEADERS["User-Agent"], **self._secret}
+        ours = {"User-Agent": BASE_HEADERS["User-Agent"], **self._own}
         lines += [f"{name}: {value}\r\n" for name, value in ours.items()]
         return f"GET {request.path} HTTP/1.1\r\n{''.join(lines)}\r\n".encode("latin-1")
 
@@ -184,28 +183,13 @@ class Handshake:
             data += chunk
             response, body, whole = _parsed(data)
         status, headers = response.status, response.headers
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         said = f"{self.name} answered {status} {self._plain(response.reason or '', 60)}".rstrip()
-        if status in (301, 302, 303, 307, 308):
+        if status in REDIRECTS:
             return self._redirect(said, status, headers.get("location"))
-        excerpt = self._plain(body.decode("utf-8", "replace"))
-        details: dict[str, Any] = {
-            "http_status": status,
-            "content_type": self._plain(kind, 100) or None,
-            "excerpt": excerpt,
-        }
-        from .http_faults import retry_after
+        from .http_faults import refusal
 
-        wait = retry_after(headers.get("retry-after"))
-        if wait is not None:
-            details["retry_after"] = wait
-        text = f"{said} to the WebSocket handshake{f': {excerpt}' if excerpt else ''}"
-        if status not in (401, 403):
-            return local_error("http_status", text, data=details)
-        challenge = headers.get("www-authenticate")
-        if challenge is not None:
-            details["challenge"] = self._plain(challenge, 1000)
-        return local_error("unauthorized", text, data=details)
+        said = f"{said} to the WebSocket handshake"
+        return refusal(said, status, headers, body, self.masking, bool(self._own))
 
     def _redirect(self, said: str, status: int, location: str | None) -> McpError:
         scheme, colon, rest = (location or "").partition(":")
@@ -243,26 +227,6 @@ class Handshake:
         from .http_faults import plain
 
         return plain(text, self.masking, limit)
-
-
-def _credentials(options: HttpOptions) -> dict[str, str]:
-    """The caller's headers, evaluated now."""
-    problem, headers = "", {}
-    try:
-        made = options.headers() if callable(options.headers) else options.headers or {}
-    except Exception as raised:
-        problem = f"headers= raised {type(raised).__name__}"
-    else:
-        try:
-            headers = spelled(made, authorized=options.authorized)
-            check_names(headers)
-        except (TypeError, ValueError) as refused:
-            problem = f"headers= gave headers that cannot be sent: {refused}"
-    if problem:
-        raise local_error("transport_failure", problem)
-    if options.token is not None:
-        headers["Authorization"] = f"Bearer {options.token}"
-    return headers
 
 
 def _bundle(verify: bool | str) -> bool | str:

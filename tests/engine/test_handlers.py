@@ -402,3 +402,19 @@ def test_a_handler_runs_in_the_thread_that_asks() -> None:
 
     Handlers({"form": handler}).run(asked("form"))
     assert seen == [threading.current_thread()]
+
+
+def test_an_async_handler_is_refused_at_once() -> None:
+    async def form(request: InputRequest) -> dict[str, Any]:
+        return {"action": "cancel"}
+
+    with pytest.raises(TypeError, match="plain function"):
+        Handlers({"form": form})  # type: ignore[dict-item]
+
+
+def test_an_error_may_be_given_as_well_as_raised() -> None:
+    refusal = McpError(-1, "User rejected")
+    handlers = Handlers({"sampling": lambda request: refusal})  # type: ignore[dict-item,return-value]
+    request = InputRequest("sampling/createMessage", {}, "x", None, lambda: False)
+    with pytest.raises(McpError, match="User rejected"):
+        handlers.run(request)
