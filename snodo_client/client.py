@@ -218,7 +218,7 @@ class Client:
         """
         params = requests.call_tool_params(tool, arguments)
         given = _options.tool_options(options)
-        if given.get("task") is None:
+        if given.get("task") in (None, False):
             return self._call("tools/call", params, given, tool)
         params["task"] = requests.task_params(given["task"])
         if not isinstance(tool, str) and not tasks.allows_task(tool):

@@ -218,7 +218,7 @@ def _loose_id(got: object) -> int | None:
 
 
 def _log(server: str, level: str, name: str | None, data: object) -> None:
-    shown = f"{name}: {data!r}" if name else repr(data)
+    shown = f"{name if name.isprintable() else repr(name)}: {data!r}" if name else repr(data)
     logger("server").log(_PYTHON_LEVELS[level], "%s: %s", server, shown[:MAX_LOGGED])
 
 

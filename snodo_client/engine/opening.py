@@ -104,6 +104,11 @@ class Opening:
             refused = connection.send(jsonrpc.notification("notifications/initialized"), link, self._deadline)
             if refused is not None:
                 return refused
+            if connection.settings:
+                lost = ", ".join(sorted(connection.settings))
+                text = "%s: the connection was begun again; what was set on the last one is gone: %s"
+                log.logger("session").warning(text, link.name, lost)
+                connection.settings.clear()
             attend = getattr(connection.transport, "attend", None)
             if attend is not None:
                 attend(link, self._deadline)

@@ -51,6 +51,7 @@ MAX_WAITING_CALLBACKS = 1000
 MAX_LATE = 1000
 # Errors that say a request was refused, not that it failed; and what only an input round of 2026-07-28 has.
 REFUSED = (-32700, -32600, -32601, -32602, -32000, UNSUPPORTED_VERSION)
+SETTINGS = ("logging/setLevel", "resources/subscribe")
 ROUND_MEMBERS = ("inputResponses", "requestState")
 
 
@@ -166,6 +167,8 @@ class Session:
         """
         agreement = link.agreement
         if not isinstance(outcome, McpError):
+            if call.request.method in SETTINGS:
+                self.connection.settings.add(call.request.method)
             if agreement is not None:
                 agreement.remembered = False  # it was right
             return outcome

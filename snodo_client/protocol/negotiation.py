@@ -104,7 +104,8 @@ class Negotiation:
             return self._remembered.again()
         if not self._modern:
             newer = any(version in versions.MODERN for version in self._wanted)
-            return (yield from self._initialize("this connection carries nothing newer" if newer else CHOSEN))
+            verdict = yield from self._initialize("this connection carries nothing newer" if newer else CHOSEN)
+            return self._with_both_sides(verdict)
         if self._remembered is not None:
             agreement = yield from self._initialize("remembered")
             if not isinstance(agreement, McpError) or not refusals.speaks_for_another_era(agreement):
@@ -180,7 +181,7 @@ class Negotiation:
                 return (yield from self._discovered(outcome, self._modern[0]))
             if answer.method == INITIALIZE and outcome.reason is not None:
                 if INITIALIZE not in errors:
-                    return outcome
+                    return _both_unanswered(outcome)
                 return (yield from self._refused_beside(errors))
             if answer.method == DISCOVER and not refusals.legacy_signal(outcome):
                 if outcome.reason is not None or outcome.code != UNSUPPORTED_VERSION:
@@ -277,6 +278,16 @@ class Negotiation:
         agreement.pinned = len(self._wanted) == 1
         return agreement
 
+    def _with_both_sides(self, verdict: Agreement | McpError) -> Agreement | McpError:
+        """A refusal of all that may be spoken, when the server names what it speaks instead, names both."""
+        if not isinstance(verdict, McpError) or verdict.reason is not None:
+            return verdict
+        supported = refusals.supported(verdict)
+        if verdict.code != UNSUPPORTED_VERSION and not refusals.named(supported):
+            return verdict
+        why = f"{self.server} refused {INITIALIZE} with {refusals.shown(verdict)} ({verdict.message[:300]})"
+        return refusals.incompatible(self._allowed, supported, why, cause=verdict)
+
     def _unknown_server(self, refusal: McpError, probed: Outcome | None = None, more: str = "") -> McpError:
         """The error for what may be a server of another era, and may as well be none at all, or none at this place."""
         said = refusal.message
@@ -302,6 +313,14 @@ class Negotiation:
 
     def _incompatible(self, supported: object, why: str) -> McpError:
         return refusals.incompatible(self._allowed or self._wanted, supported, why)
+
+
+def _both_unanswered(error: McpError) -> McpError:
+    """The error of the handshake, which says of a timeout that the probe was not answered either."""
+    if error.reason != "timeout":
+        return error
+    text = f"{DISCOVER} was not answered, and {error.message}"
+    return McpError(error.code, text, kind=error.kind, reason=error.reason, data=error.data, cause=error.cause)
 
 
 def _exited_twice(end: McpError) -> McpError:

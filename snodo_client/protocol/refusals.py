@@ -97,7 +97,7 @@ def named(supported: object) -> list[str] | None:
     return [version[:32] for version in supported if isinstance(version, str)][:16]
 
 
-def incompatible(allowed: Sequence[str], supported: object, why: str) -> McpError:
+def incompatible(allowed: Sequence[str], supported: object, why: str, cause: McpError | None = None) -> McpError:
     """The error when the two sides have no version in common; `supported` is what the server named, whatever it is."""
     names = named(supported)
     text = f"; the server supports {', '.join(names) or 'none'}" if names is not None else ""
@@ -105,4 +105,5 @@ def incompatible(allowed: Sequence[str], supported: object, why: str) -> McpErro
         "incompatible_versions",
         f"{why}; this client speaks {', '.join(allowed)}{text}",
         data={"requested": list(allowed), "supported": names},
+        cause=cause,
     )

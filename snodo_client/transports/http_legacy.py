@@ -97,7 +97,8 @@ class McpSession:
         if answer.status == 404 and SESSION_ID in answer.outgoing.secret:
             self._lost = True
             answer.drain(EXCERPT_SECONDS)
-            raise local_error("session_lost", answer.said(), data={"http_status": answer.status})
+            text = f"{answer.said()}: it does not know the session any more"
+            raise local_error("session_lost", text, data={"http_status": answer.status})
 
     def begin(self) -> None:
         """Another `initialize` is sent: it begins a session of its own."""

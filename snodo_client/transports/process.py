@@ -368,6 +368,8 @@ def _not_started(command: str, cwd: str | None, error: Exception) -> McpError:
     elif isinstance(error, FileNotFoundError):
         where = "" if os.path.dirname(command) else " in the PATH of its environment"
         why = f"no such command{where} (or its interpreter is missing)"
+        if " " in command.strip():
+            why += '; arguments go in a list of their own: ("stdio", command, [arguments])'
     else:
         why = f"it could not be started: {getattr(error, 'strerror', None) or type(error).__name__}"
     return local_error("exited", f"{command}: {why}", data={"command": command})

@@ -100,6 +100,8 @@ class SseLink(HttpLink):
             self.shut(local_error(address.reason, text, data=data))
 
     def _ended(self, error: McpError) -> None:
+        if self._address is None and error.reason == "closed":
+            error = local_error("closed", f"{self.name} ended the event stream before it named an address for messages")
         self._lose(error)
 
     def _lose(self, error: McpError) -> None:

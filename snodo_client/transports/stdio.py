@@ -110,7 +110,7 @@ class StdioTransport:
         self._command = _text("command", command)
         if not command:
             raise ValueError("command is empty")
-        self._args = [_text("args", arg) for arg in args]
+        self._args = [_text("args", os.fspath(arg) if isinstance(arg, os.PathLike) else arg) for arg in args]
         self._env = {_name(name): _text(f"env[{name!r}]", value) for name, value in (env or {}).items()}
         self._inherit_env = inherit_env
         self._cwd = None if cwd is None else _text("cwd", os.fspath(cwd))

@@ -5,12 +5,14 @@ as something else. A tool call reaches a server once whatever happens.
 from __future__ import annotations
 
 import itertools
+import logging
 from threading import Event
 from typing import Any
 
 import pytest
 
 from snodo_client import Client, McpError, Ok
+from snodo_client.testing.demo import demo_server
 from support.faulty import AT_ONCE, assert_error
 from support.http_calls import Took
 from support.older import (
@@ -320,3 +322,18 @@ def test_pages_of_one_list_survive_a_lost_session() -> None:
     with older("http", {"tools/list": page}) as server, server.connect() as client:
         assert [tool["name"] for tool in client.list_tools().unwrap()] == ["t0", "t1", "t2", "t3"]
         assert len(server.lines) == 2
+
+
+def test_what_was_set_on_a_lost_session_is_told_to_be_gone(caplog: pytest.LogCaptureFixture) -> None:
+    with demo_server().serve_http() as serving, Client.connect(serving.url, protocol="2025-11-25") as client:
+        assert client.set_log_level("info").ok
+        assert client.subscribe_resource("demo://notes/1").ok
+        serving.expire_sessions()
+        with caplog.at_level(logging.WARNING, "snodo_client.session"):
+            assert client.ping().ok
+        (record,) = [record for record in caplog.records if "is gone" in record.getMessage()]
+        assert "logging/setLevel, resources/subscribe" in record.getMessage()
+        caplog.clear()
+        serving.expire_sessions()
+        assert client.ping().ok
+        assert [record for record in caplog.records if "is gone" in record.getMessage()] == []

@@ -409,7 +409,21 @@ def test_silence_opens_the_second_question_where_it_may() -> None:
 
 
 def test_two_silences_are_a_timeout() -> None:
-    assert negotiate(SILENCE, SILENCE) == (SILENCE, [DISCOVER, INITIALIZE + " beside"])
+    error, asked = negotiate(SILENCE, SILENCE)
+    assert (error.reason, asked) == ("timeout", [DISCOVER, INITIALIZE + " beside"])
+    assert "server/discover was not answered, and" in error.message
+
+
+@pytest.mark.parametrize("code", [-32022, -32602])
+def test_a_pin_that_is_refused_with_other_versions_names_both_sides(code: int) -> None:
+    answer = McpError(code, "not that one", data={"supported": [NEW, OLDEST], "requested": OLD})
+    error, asked = negotiate(answer, allowed=(OLD,))
+    assert (error.reason, asked) == ("incompatible_versions", [INITIALIZE])
+    assert (error.data["requested"], error.data["supported"]) == ([OLD], [NEW, OLDEST])
+    assert all(text in error.message for text in (OLD, NEW, OLDEST, "not that one"))
+    assert error.cause is answer
+    bare = McpError(-32600, "no")
+    assert negotiate(bare, allowed=(OLD,))[0] is bare
 
 
 def test_a_late_discovery_counts() -> None:

@@ -300,3 +300,11 @@ def judge_headers(requests: list[Request], record: list[dict[str, Any]]) -> None
             assert not {"mcp-session-id", "mcp-protocol-version"} & names
         elif "method" in message or version is not None:  # what was asked before may be answered before
             assert version == (now if now >= "2025-06-18" else None)
+
+
+def assert_refused_pin(error: McpError, pin: str, theirs: str) -> None:
+    """A pin was refused, and the error names what either side speaks."""
+    assert (error.reason, error.code) == ("incompatible_versions", -32602), error
+    assert (error.data["requested"], error.data["supported"]) == ([pin], [theirs])
+    assert pin in error.message
+    assert theirs in error.message
