@@ -13,11 +13,18 @@ if TYPE_CHECKING:
     import logging
 
 
+_loggers: dict[str, logging.Logger] = {}
+
+
 def logger(name: str) -> logging.Logger:
     """The standard logger `snodo_client.<name>`."""
-    import logging
+    found = _loggers.get(name)
+    if found is None:
+        import logging
 
-    return logging.getLogger(f"snodo_client.{name}")
+        # Once for each: getLogger holds a lock of the whole program, which an interruption just then leaves locked.
+        found = _loggers[name] = logging.getLogger(f"snodo_client.{name}")
+    return found
 
 
 def says_info(name: str) -> bool:
