@@ -199,12 +199,14 @@ class Session:
         """
         agreement, traits = link.agreement, self.connection.transport.traits
         gone = traits.silence_is_legacy and (outcome.reason == "timeout" or link.lost is not None)
+        refused = refusals.legacy_signal(outcome) or (outcome.reason is None and outcome.code == UNSUPPORTED_VERSION)
         if agreement is not None and agreement.remembered:
-            refused = outcome.reason is None and outcome.code == UNSUPPORTED_VERSION
-            if not (gone or refused or refusals.legacy_signal(outcome)):
+            if not (gone or refused):
                 agreement.remembered = outcome.reason is not None
                 return None
             self.connection.doubt(link, agreement)
+        elif not (gone or refused):
+            return None  # trouble on the way: it may have run
         if gone:
             return outcome  # it may have run; the next call asks the server what it speaks
         other = self.ready(call.deadline)

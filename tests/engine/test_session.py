@@ -19,7 +19,7 @@ from snodo_client.engine.call import Call
 from snodo_client.engine.deadline import Deadline
 from snodo_client.engine.session import Session
 from snodo_client.outcome import local_error
-from snodo_client.protocol import versions
+from snodo_client.protocol import agreement, versions
 from snodo_client.protocol.requests import Identity, Request
 from support.scripted_transport import (
     NOTIFY,
@@ -733,3 +733,20 @@ def test_logs_and_notices_run_on_one_thread_of_their_own(caplog: pytest.LogCaptu
     assert [number for number, _ in seen] == list(range(20))
     assert {thread for _, thread in seen} != {threading.current_thread()}
     opened.close(Deadline(5))
+
+
+@pytest.mark.parametrize("trouble", ["closed", "malformed", "too_large"])
+def test_a_call_that_may_have_run_is_not_sent_again_when_somebody_else_finds_the_era_out(trouble: str) -> None:
+    def script(call: Call) -> Iterator[Message]:
+        link = opened.connection.link
+        assert link is not None
+        assert link.agreement is not None
+        link.version, link.agreement.remembered = "2025-11-25", False  # as another thread does meanwhile
+        raise local_error(trouble)
+        yield
+
+    transport = ScriptedTransport(script, Traits(eras=("modern", "legacy"), reopens=True))
+    known = agreement.remembered({"version": "2026-07-28"})
+    opened = session(transport, allowed=versions.KNOWN, remembered=known)
+    assert reason(ask(opened)) == trouble
+    assert [request["method"] for request in transport.requests] == ["tools/call"]
