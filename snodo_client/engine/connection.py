@@ -56,9 +56,8 @@ class Connection:
         self.probe_timeout = probe_timeout
         self.memory = remembered
         self.opened: Link | None = None  # the last one, agreed on or not
-        self.settings: set[str] = (
-            set()
-        )  # methods by which something was set on the server for as long as the link lasts
+        # Methods by which something was set on the server, for as long as the link lasts.
+        self.settings: set[str] = set()
         self._lock = RLock()  # guards which link is in use
         self._flight: Flight[Link] = Flight("negotiating the protocol version")
 
