@@ -21,6 +21,20 @@ def seconds(value: object, name: str) -> float:
     return number
 
 
+def patience(value: object, name: str) -> float:
+    """A number of seconds to wait; 0 only looks."""
+    if type(value) in (int, float) and value == 0:
+        return 0.0
+    return seconds(value, name)
+
+
+def choice(value: Any, name: str, choices: tuple[str, ...]) -> Any:
+    """One of a few texts."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r:.40} is not one of {', '.join(choices)}")
+    return value
+
+
 def count(value: object, name: str, least: int = 1) -> int:
     """An integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int):

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, overload
 
 from . import checks, tasks
 from . import options as _options
+from .calls import CANCEL_REASON, ToolCall, cancel_arguments
 from .engine.deadline import Deadline
 from .engine.session import CLOSE_SECONDS, Session
+from .engine.wishes import PLAIN, Wishes
 from .outcome import McpError, Ok, Page
 from .protocol import requests, tool_headers
 from .protocol.agreement import Agreement
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Literal, Self, Unpack
 
+    from .engine.cancelling import CancelReport
     from .engine.roots import Roots
     from .option_types import (
         CallOptions,
@@ -68,6 +71,11 @@ class Client:
             handlers=options.handlers,
             on_log=options.on_log,
             on_notification=options.on_notification,
+            on_event=options.on_event,
+            on_list_changed=options.on_list_changed,
+            max_input_rounds=options.max_input_rounds,
+            cache=options.cache,
+            validate=options.validate,
         )
         if not options.wait:
             self._session.begin(Deadline(options.timeout))
@@ -207,7 +215,8 @@ class Client:
             raise ValueError(f"{kind!r} is no list: choose one of {', '.join(requests.LISTS)}")
         given = _options.call_options(options)
         request = self._request(requests.LISTS[kind][0], requests.list_params(cursor), given)
-        page = self._session.lists.page(kind, request, self._deadline(given), given.get("progress"))
+        deadline, wishes = self._deadline(given), self._wishes(given)
+        page = self._session.lists.page(kind, request, deadline, given.get("progress"), wishes)
         return page if isinstance(page, McpError) else Ok(page)
 
     def call_tool(
@@ -219,12 +228,35 @@ class Client:
         params = requests.call_tool_params(tool, arguments)
         given = _options.tool_options(options)
         if given.get("task") in (None, False):
-            return self._call("tools/call", params, given, tool)
+            request = self._tool_request(params, given, tool)
+            wishes = self._wishes(given, tool)
+            return self._session.call(request, self._deadline(given), given.get("progress"), wishes)
         params["task"] = requests.task_params(given["task"])
         if not isinstance(tool, str) and not tasks.allows_task(tool):
             raise ValueError(f"the definition of {tool['name']!r} does not allow task=")
         request = self._request("tools/call", params, given)
         return tasks.begin(self._session, request, tool, self._deadline(given), given.get("progress"))
+
+    def start_tool_call(
+        self, tool: str | Object, arguments: Object | None = None, **options: Unpack[InputCallOptions]
+    ) -> ToolCall:
+        """Begin a tool call and give back its handle at once; it has the keywords of `call_tool`. The timeout counts
+        from now. Progress and handlers run on the thread of the call.
+        """
+        given = _options.input_options(options)
+        request = self._tool_request(requests.call_tool_params(tool, arguments), given, tool)
+        progress = given.get("progress")
+        session = self._session
+        call = session.prepare(request, self._deadline(given), progress)
+        handle = ToolCall(session, call)
+        handle.start(lambda: session.run(call, progress, self._wishes(given, tool)))
+        return handle
+
+    def cancel_all(self, reason: str = CANCEL_REASON, notification_timeout: float = 1.0) -> list[CancelReport]:
+        """Cancel every call of this client that is not over, in whatever thread, as `ToolCall.cancel` does; the time is
+        for all of them. Subscriptions go on.
+        """
+        return self._session.cancel_all(*cancel_arguments(reason, notification_timeout))
 
     @property
     def tasks(self) -> Tasks:
@@ -259,7 +291,7 @@ class Client:
         if not isinstance(method, str):
             raise TypeError(f"method must be a string, not {type(method).__name__}")
         if method == "subscriptions/listen":
-            raise ValueError("subscriptions/listen has no single answer: it is for client.listen(), still to come")
+            raise ValueError("subscriptions/listen has no single answer: use client.listen()")
         if method == "initialize":
             raise ValueError("initialize is sent when the client connects: see client.server_info and protocol_info")
         if method.startswith("notifications/"):
@@ -345,21 +377,33 @@ class Client:
 
     # -- inside
 
-    def _call(self, method: str, params: Object | None, options: Mapping[str, Any], tool: Any = None) -> Outcome:
-        if "input_responses" in options or "request_state" in options:
-            answers = requests.retry_params(options.get("input_responses"), options.get("request_state"))
-            params = {**requests.checked_object(params, "params"), **answers}
+    def _call(self, method: str, params: Object | None, options: Mapping[str, Any]) -> Outcome:
         request = self._request(method, params, options)
-        if tool is not None and not isinstance(tool, str) and self._session.mirrors:
-            annotations = tool_headers.scan(tool.get("inputSchema"))
-            if isinstance(annotations, str):
-                raise ValueError(f"the definition of {tool['name']!r} cannot be used over HTTP: {annotations}")
-            request = request.copy(annotations=annotations)
-        return self._session.call(request, self._deadline(options), options.get("progress"))
+        deadline = self._deadline(options)
+        return self._session.call(request, deadline, options.get("progress"), self._wishes(options))
+
+    @staticmethod
+    def _wishes(options: Mapping[str, Any], tool: str | Object = "") -> Wishes:
+        definition = None if isinstance(tool, str) else tool
+        if not options and definition is None:
+            return PLAIN
+        return Wishes(options.get("answer_input"), options.get("cache", "use"), definition)
+
+    def _tool_request(self, params: Object, options: Mapping[str, Any], tool: str | Object) -> Request:
+        request = self._request("tools/call", params, options)
+        if isinstance(tool, str) or not self._session.connection.mirrors:
+            return request
+        annotations = tool_headers.scan(tool.get("inputSchema"))
+        if isinstance(annotations, str):
+            raise ValueError(f"the definition of {tool['name']!r} cannot be used over HTTP: {annotations}")
+        return request.copy(annotations=annotations)
 
     def _request(self, method: str, params: Object | None, options: Mapping[str, Any]) -> Request:
         if not options:
             return Request(method, params)
+        if "input_responses" in options or "request_state" in options:
+            answers = requests.retry_params(options.get("input_responses"), options.get("request_state"))
+            params = {**requests.checked_object(params, "params"), **answers}
         request = Request(method, params, meta=options.get("meta"), log_level=options.get("log_level"))
         wanted = checks.callback(options.get("progress"), "progress") or options.get("reset_timeout_on_progress")
         if wanted and "progressToken" in request.meta:
@@ -392,7 +436,8 @@ class Client:
 
     def _list(self, kind: Kind, options: Mapping[str, Any]) -> Ok[list[Object]] | McpError:
         request = self._request(requests.LISTS[kind][0], None, options)
-        items = self._session.lists.whole(kind, request, self._deadline(options), options.get("progress"))
+        deadline, wishes = self._deadline(options), self._wishes(options)
+        items = self._session.lists.whole(kind, request, deadline, options.get("progress"), wishes)
         return items if isinstance(items, McpError) else Ok(items)
 
 

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
-    from typing import Any
+    from typing import Any, Literal
 
     import requests
     from requests.auth import AuthBase
 
+    from .cache import Store
+    from .engine.checking import Validate
+    from .engine.events import OnEvent
     from .engine.handlers import Handler
-    from .engine.inbound import OnLog, OnNotification
+    from .engine.inbound import OnListChanged, OnLog, OnNotification
     from .outcome import Progress
 
 
@@ -31,14 +34,26 @@ class CommonOptions(TypedDict, total=False):
     client_info: who asks, `{"name": ..., "version": ...}`; default this library, None to tell nothing.
     client_capabilities: what the server may ask for: a mapping, or names such as `["elicitation"]`; what `handlers`
         need is declared without being named here.
-    handlers: functions that answer what a server before 2026-07-28 asks during a call, by kind: "form", "url",
-        "sampling", "roots"; each is called with an `InputRequest` on a thread of its own, and gives the protocol's
-        result object, such as `{"action": "accept", "content": {...}}`.
+    handlers: functions that answer what a server asks during a call, by kind: "form", "url", "sampling", "roots"; each
+        is called with an `InputRequest` and gives the protocol's result object, such as `{"action": "accept",
+        "content": {...}}`: in the thread of the call, before 2026-07-28 on a thread of their own. Without them the
+        call gives `InputRequired`.
+    max_input_rounds: how often handlers answer in one call (10).
     timeout: seconds for a call, and for connecting and negotiating together (30).
     probe_timeout: seconds an unknown server has to answer the first question (10).
     max_pages: how many pages `list_*` follows (1000).
     on_log: called with (level, data, logger name or None) for each log message of the server.
     on_notification: called with (method, params) for every other notification that belongs to no call.
+    on_list_changed: called with "tools", "prompts" or "resources" when such a list changed; of many changes in a row
+        it hears once. It may list again.
+    on_event: called with (name, fields) for what happens on the connection, for logs, metrics and traces: "negotiated",
+        "sent", "received", "retried", "cancelled", "closed"; nothing secret is in the fields.
+    cache: True to keep the lists and resources a server allows to be kept, for as long as it says; or the store to keep
+        them in, shared as you like: `snodo_client.cache.MemoryStore`, a Django cache, a Redis client.
+    validate: "structured" (default) checks the structured results of tools that were listed against their schema; "all"
+        also arguments, and that there is such a result; "off" nothing.
+
+    All callbacks but handlers and progress run in order on one thread; what they raise is logged.
     """
 
     protocol: str | Sequence[str]
@@ -52,6 +67,11 @@ class CommonOptions(TypedDict, total=False):
     max_pages: int
     on_log: OnLog | None
     on_notification: OnNotification | None
+    on_list_changed: OnListChanged | None
+    on_event: OnEvent | None
+    max_input_rounds: int
+    cache: Store | bool | None
+    validate: Validate
 
 
 class StdioOptions(CommonOptions, total=False):
@@ -62,6 +82,8 @@ class StdioOptions(CommonOptions, total=False):
         `snodo_client.stdio`.
     max_line_bytes: the longest message accepted (16 MiB). shutdown_timeout: seconds the server has to end by itself
         (2).
+    restart: "on_call" to start the server again with the next call after it ended, and in the child of a fork. A call
+        that may have run is never sent again.
     """
 
     env: Mapping[str, str] | None
@@ -70,6 +92,7 @@ class StdioOptions(CommonOptions, total=False):
     stderr: Callable[[str], object] | None
     max_line_bytes: int
     shutdown_timeout: float
+    restart: Literal["on_call"] | None
 
 
 class HttpOptions(CommonOptions, total=False):
@@ -135,6 +158,8 @@ class CallOptions(TypedDict, total=False):
         the call.
     log_level: the least severe log messages wanted for this call; none come without it. Before 2026-07-28 it counts
         for nothing: see `Client.set_log_level`.
+    cache: "use" (default), "refresh" to ask the server and keep the answer, "bypass" to do neither. It counts for
+        lists, `read_resource` and `discover`, with the client's `cache=`.
     """
 
     timeout: float | None
@@ -143,13 +168,16 @@ class CallOptions(TypedDict, total=False):
     meta: Mapping[str, Any]
     progress: Callable[[Progress], object]
     log_level: str
+    cache: Literal["use", "refresh", "bypass"]
 
 
 class InputCallOptions(CallOptions, total=False):
     """Keywords of the calls a server may answer with `InputRequired`: hand the answers and its request_state back
-    with them.
+    with them. answer_input: False to leave that to the caller although there are handlers; True to go on by itself
+    also when the server only wants to be asked again.
     """
 
+    answer_input: bool | None
     input_responses: Mapping[str, Any] | None
     request_state: str | None
 

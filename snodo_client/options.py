@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from .cache import Store
+    from .engine.checking import Validate
+    from .engine.events import OnEvent
     from .engine.handlers import Handler
-    from .engine.inbound import OnLog, OnNotification
+    from .engine.inbound import OnListChanged, OnLog, OnNotification
 
 
 _SOCKETS = ("http", "sse", "websocket")
@@ -30,6 +33,7 @@ OWNERS = {
     **dict.fromkeys(("env", "inherit_env", "cwd", "stderr", "max_line_bytes", "shutdown_timeout"), ("stdio",)),
     **dict.fromkeys(("headers", "verify", "cert", "connect_timeout", "max_response_bytes"), _SOCKETS),
     **dict.fromkeys(("proxies", "allowed_origin", "pool_size", "session"), ("http", "sse")),
+    "restart": ("stdio",),
     "auth": (*_SOCKETS, "direct"),
     "inline": ("direct",),
 }
@@ -45,6 +49,11 @@ COMMON = (
     "wait",
     "on_log",
     "on_notification",
+    "on_event",
+    "on_list_changed",
+    "max_input_rounds",
+    "cache",
+    "validate",
 )
 
 
@@ -78,9 +87,13 @@ class Options:
 
     __slots__ = (
         "allowed",
+        "cache",
         "handlers",
         "identity",
+        "max_input_rounds",
         "max_pages",
+        "on_event",
+        "on_list_changed",
         "on_log",
         "on_notification",
         "preference",
@@ -88,6 +101,7 @@ class Options:
         "remembered",
         "roots",
         "timeout",
+        "validate",
         "wait",
     )
 
@@ -104,6 +118,11 @@ class Options:
         wait: bool = True,
         on_log: OnLog | None = None,
         on_notification: OnNotification | None = None,
+        on_event: OnEvent | None = None,
+        on_list_changed: OnListChanged | None = None,
+        max_input_rounds: int = 10,
+        cache: Store | bool | None = None,
+        validate: Validate = "structured",
     ) -> None:
         self.preference = _protocol(protocol)
         self.allowed = versions.allowed(self.preference)
@@ -118,12 +137,22 @@ class Options:
         self.max_pages = checks.count(max_pages, "max_pages")
         self.on_log = checks.callback(on_log, "on_log")
         self.on_notification = checks.callback(on_notification, "on_notification")
+        self.on_event = checks.callback(on_event, "on_event")
+        self.on_list_changed = checks.callback(on_list_changed, "on_list_changed")
+        self.max_input_rounds = checks.count(max_input_rounds, "max_input_rounds")
+        self.cache = _store(cache)
+        self.validate = checks.choice(validate, "validate", VALIDATE)
         self.identity.meta(versions.MODERN[0])  # what cannot be encoded is refused here, not in the first call
         self.identity.initialize(versions.LEGACY[0])
 
 
-_PLAIN = frozenset(("timeout", "reset_timeout_on_progress", "max_total_timeout", "meta", "progress", "log_level"))
-_INPUTS = _PLAIN | {"input_responses", "request_state"}
+VALIDATE = ("structured", "off", "all")
+CACHE = ("use", "refresh", "bypass")
+
+_PLAIN = frozenset(
+    ("timeout", "reset_timeout_on_progress", "max_total_timeout", "meta", "progress", "log_level", "cache")
+)
+_INPUTS = _PLAIN | {"input_responses", "request_state", "answer_input"}
 _TOOLS = _INPUTS | {"task"}
 
 
@@ -146,6 +175,10 @@ def _known(options: Mapping[str, Any], names: frozenset[str]) -> Mapping[str, An
     if not options.keys() <= names:
         name = min(options.keys() - names)
         raise TypeError(f"{name}= is no keyword of this call{_did_you_mean(name, names)}")
+    if "cache" in options:
+        checks.choice(options["cache"], "cache", CACHE)
+    if options.get("answer_input") is not None:
+        _flag(options["answer_input"], "answer_input")
     return options
 
 
@@ -162,6 +195,19 @@ def _protocol(protocol: object) -> str | list[str]:
     if not isinstance(protocol, Iterable):
         raise TypeError(f"protocol must be a version or a list of versions, not {type(protocol).__name__}")
     return list(protocol)
+
+
+def _store(cache: Store | bool | None) -> Store | None:
+    """The store of cache=: one of its own for True."""
+    if cache is None or cache is False:
+        return None
+    if cache is True:
+        from .cache import MemoryStore
+
+        return MemoryStore()
+    if not all(callable(getattr(cache, name, None)) for name in ("get", "set", "delete")):
+        raise TypeError("cache must be True, or a store with the methods get, set and delete")
+    return cache
 
 
 def _flag(value: object, name: str) -> bool:

@@ -163,7 +163,11 @@ REASONS: dict[str, Reason] = {
         ("method", "version"),
     ),
     "invalid_arguments": Reason(
-        REFUSED_ARGUMENTS, "validation", "an argument cannot be sent to this tool", "change the argument", ("method",)
+        REFUSED_ARGUMENTS,
+        "validation",
+        "an argument cannot be sent to this tool",
+        "change the argument",
+        ("method", "path", "rule"),
     ),
     "incompatible_versions": Reason(
         REFUSED_ARGUMENTS,
@@ -171,6 +175,34 @@ REASONS: dict[str, Reason] = {
         "client and server have no protocol version in common",
         "check the command or the path of the URL, and the versions each side names",
         ("requested", "supported", "http_status", "content_type", "excerpt", "timeout"),
+    ),
+    "input_handler": Reason(
+        LOCAL_FAILURE,
+        "execution",
+        "the server asks for input, and the handler gave none it can be sent",
+        "mend the handler, or answer by hand: cause is the InputRequired",
+        ("method",),
+    ),
+    "input_rounds": Reason(
+        CLOSED,
+        "transport",
+        "the server asks for input again and again",
+        "raise max_input_rounds=, or go on by hand: cause is the last InputRequired",
+        ("max_input_rounds",),
+    ),
+    "invalid_structured_content": Reason(
+        CLOSED,
+        "validation",
+        "the result of a tool does not follow the schema its definition gives",
+        "data['result'] is the result; report it to the author of the server, or connect with validate=\"off\"",
+        ("tool", "path", "rule", "result"),
+    ),
+    "not_acknowledged": Reason(
+        CLOSED,
+        "protocol",
+        "the subscription ended before the server acknowledged it",
+        "ask with list_* meanwhile, and report it to the author of the server",
+        (),
     ),
     "cross_origin_redirect": Reason(
         CLOSED,

@@ -448,7 +448,7 @@ try:
     client.call_tool("slow", timeout=30)
 except KeyboardInterrupt:
     print("interrupted")
-print(transport.sent.get(timeout=10)["params"]["requestId"], len(client._session._pending))
+print(transport.sent.get(timeout=10)["params"]["requestId"], len(client._session.pending))
 transport.script = lambda call: [result(call)]
 print(client.call_tool("quick").ok)
 """

@@ -92,7 +92,8 @@ class Answering:
         if jsonrpc.kind_of(message) != "request" or not isinstance(method, str):
             return self._refuse(key, "something", INVALID_REQUEST, "this is no JSON-RPC request")
         if method == "ping":
-            return self._control.submit(lambda: self._tell(key, method, {"result": {}}), weight(wire_id))
+            self._control.submit(lambda: self._tell(key, method, {"result": {}}), weight(wire_id))
+            return None
         wrong = self._handlers.check(method, params, link.version)
         if wrong is not None:
             return self._refuse(key, method, wrong.code, wrong.message)

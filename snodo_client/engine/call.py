@@ -37,7 +37,7 @@ class Call:
     `delivery` says what is known of the request on the wire: "not_sent" (no byte of it left this process), "accepted"
     (the local transport took all of it) or "unknown". `status` is the HTTP status of the current answer, None
     elsewhere. `wake` is set by a transport whose owner may be blocked outside the mailbox; it must be safe from any
-    thread and after the exchange is over.
+    thread and after the exchange is over. `told` is called once, by whoever settles the call; in a signal handler, too.
     """
 
     __slots__ = (
@@ -49,12 +49,16 @@ class Call:
         "delivery",
         "id",
         "link",
+        "raised",
         "request",
         "status",
+        "told",
         "wake",
         "wants_progress",
         "wire_id",
     )
+
+    listens = False  # whether it is a subscription: notifications are its answer
 
     def __init__(self, id: int, request: Request, deadline: Deadline, *, wants_progress: bool = False) -> None:
         self.id = id
@@ -68,6 +72,9 @@ class Call:
         self.delivery: Delivery = "not_sent"
         self.status: int | None = None
         self.wake: Callable[[], None] = _nothing
+        # Where it is kept what the owner's callbacks raised, beside the outcome of that; None where it is just raised.
+        self.raised: list[tuple[Outcome, BaseException]] | None = None
+        self.told: Callable[[], None] = _nothing
         self._mailbox: Mailbox[Message | bytes | McpError | None] = Mailbox()
         # An atomic setdefault decides who is first; unlike a lock it is safe in a signal handler.
         self._settled: dict[None, Outcome] = {}
@@ -99,6 +106,18 @@ class Call:
     def backlog(self) -> int:
         """How many messages wait to be read."""
         return len(self._mailbox)
+
+    def sending(self) -> None:
+        """For transports, right before a byte of the request may leave this process: its delivery is "unknown" from
+        here on. Raises the outcome of a call that was settled before; nothing of it may be sent then.
+        """
+        self.delivery = "unknown"
+        if self._settled:  # asked only now: who settles the call from here on finds it possibly sent
+            self.delivery = "not_sent"
+            self.check()
+
+    def alive(self) -> None:
+        """For transports: a sign of life that is no message, such as a comment in an event stream."""
 
     def messages(self) -> Iterator[Message]:
         """For the owner: what arrives for this call, in order. Raises `McpError` when the link is lost, the call
@@ -142,7 +161,12 @@ class Call:
 
     def settle(self, outcome: Outcome) -> Outcome:
         """For the owner: the outcome of the call, which is this one unless somebody was first."""
-        return self._settled.setdefault(None, outcome)
+        if self._settled:
+            return self._settled[None]
+        settled = self._settled.setdefault(None, outcome)
+        if settled is outcome:
+            self.told()
+        return settled
 
     def finish(self, outcome: Outcome) -> bool:
         """For everybody else: settle the call. True when this was the first terminal event; the owner is woken then."""
@@ -150,11 +174,31 @@ class Call:
             return False
         self._mailbox.put(None)
         self.wake()
+        self.told()
         return True
+
+    def forked(self, error: McpError) -> None:
+        """In the child of a fork: settle the call there, and leave what carries it to the parent."""
+        self.wake = _nothing
+        self.finish(error)
 
     @property
     def outcome(self) -> Outcome | None:
         return self._settled.get(None)
+
+    def pause(self, seconds: float) -> None:
+        """For the owner, between two attempts: wait. Raises the outcome somebody else settled the call with, or the
+        timeout.
+        """
+        limit = self.deadline.sub(seconds)
+        while not limit.over:
+            try:
+                self._mailbox.get(limit)  # whatever it is, it is for an attempt that is over
+            except Empty:
+                break
+            if self._settled:
+                break
+        self.check()
 
     def restart(self, request: Request) -> None:
         """For the owner, before another attempt: forget what was left over from the last one."""

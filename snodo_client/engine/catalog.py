@@ -1,5 +1,5 @@
-"""What is remembered of tool definitions: which arguments a call must mirror in headers. Bounded, and dropped when the
-list changes.
+"""What is remembered of tool definitions: which arguments a call must mirror in headers, and the schemas its arguments
+and results follow. Bounded, and dropped when the list changes.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ MAX_TOOLS = 100_000
 
 
 class Catalog:
-    """Tool name to the annotations of its latest definition; only for transports that mirror arguments in headers."""
+    """Tool name to what its latest definition says."""
 
     def __init__(self) -> None:
         self._lock = RLock()
         self._annotations: dict[str, Sequence[Annotation]] = {}
+        self._definitions: dict[str, dict[str, Any]] = {}
         self._warned: set[str] = set()
 
-    def remember(self, tools: list[dict[str, Any]], server: str) -> list[dict[str, Any]]:
-        """Learn from a page of `tools/list` and give back the tools that may be used: those with an invalid annotation
-        are left out, with a warning.
+    def remember(self, tools: list[dict[str, Any]], server: str, *, mirrors: bool = True) -> list[dict[str, Any]]:
+        """Learn from a page of `tools/list` and give back the tools that may be used: where arguments are mirrored in
+        headers, those with an invalid annotation are left out, with a warning.
         """
         valid = []
         for tool in tools:
-            found = tool_headers.scan(tool.get("inputSchema"))
+            found = tool_headers.scan(tool.get("inputSchema")) if mirrors else ()
             name = tool.get("name")
             if isinstance(found, str):
                 self._warn(name, found, server)
@@ -41,18 +42,34 @@ class Catalog:
             else:
                 valid.append(tool)
             if isinstance(name, str):
-                with self._lock:
-                    self._annotations.pop(name, None)
-                    if found and len(self._annotations) < MAX_TOOLS:
-                        self._annotations[name] = found
+                self._learn(name, found, tool)
         return valid
+
+    def _learn(self, name: str, annotations: Sequence[Annotation], tool: dict[str, Any]) -> None:
+        with self._lock:
+            self._annotations.pop(name, None)
+            if annotations and len(self._annotations) < MAX_TOOLS:
+                self._annotations[name] = annotations
+            self._definitions.pop(name, None)
+            if len(self._definitions) < MAX_TOOLS:
+                # Not the tool itself: callers change what they were given.
+                self._definitions[name] = {key: tool[key] for key in ("inputSchema", "outputSchema") if key in tool}
 
     def annotations(self, name: object) -> Sequence[Annotation]:
         return self._annotations.get(name, ()) if isinstance(name, str) else ()
 
+    def definition(self, name: object) -> dict[str, Any] | None:
+        """The schemas of a tool, None when it was not listed."""
+        return self._definitions.get(name) if isinstance(name, str) else None
+
     def clear(self) -> None:
         with self._lock:
             self._annotations.clear()
+            self._definitions.clear()
+
+    def forked(self) -> None:
+        """In the child of a fork: whoever held the lock stayed with the parent."""
+        self._lock = RLock()
 
     def _warn(self, name: object, why: str, server: str) -> None:
         shown = name[:128] if isinstance(name, str) else "without a name"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..transports.base import Link, Transport
     from .call import Call, Message
     from .deadline import Deadline
+    from .events import Events
     from .inbound import Router
     from .pending import Pending
 
@@ -42,7 +43,8 @@ class Connection:
         identity: Identity,
         allowed: Sequence[str],
         probe_timeout: float,
-        remembered: Agreement | None = None,
+        remembered: Agreement | None,
+        events: Events,
     ) -> None:
         self.transport = transport
         self.name = "a server"
@@ -55,6 +57,7 @@ class Connection:
         self.allowed = allowed
         self.probe_timeout = probe_timeout
         self.memory = remembered
+        self._events = events
         self.opened: Link | None = None  # the last one, agreed on or not
         # Methods by which something was set on the server, for as long as the link lasts.
         self.settings: set[str] = set()
@@ -66,6 +69,12 @@ class Connection:
         """What was agreed on for the link in use."""
         link = self.link
         return link.agreement if link is not None else None
+
+    @property
+    def mirrors(self) -> bool:
+        """Whether arguments of tools are mirrored in headers, as far as is known by now."""
+        link = self.link
+        return self.transport.traits.mirrors_headers and not (link is not None and link.legacy)
 
     @property
     def lost(self) -> bool:
@@ -169,6 +178,11 @@ class Connection:
             return agreed
         with self._lock:
             self.link, self.error = agreed, None
+        if self._events.wanted and agreed.agreement is not None:
+            told = agreed.agreement.told()
+            self._events.tell(
+                "negotiated", server=agreed.name, **{name: told[name] for name in ("era", "version", "probed", "why")}
+            )
         return agreed
 
 

@@ -122,6 +122,11 @@ class Handlers:
         """Whether there is a handler of this kind."""
         return kind in self._handlers
 
+    @property
+    def ready(self) -> bool:
+        """Whether there is anything to answer with."""
+        return bool(self._handlers) or self.roots.given
+
     def declared(self, era: Era) -> Object:
         """The capabilities as they are sent in an era: changes of the roots are told in the legacy one only."""
         roots = self.capabilities.get("roots")
@@ -152,6 +157,11 @@ class Handlers:
         """Whether `run` can answer a request that `check` let pass. The roots need no handler: they may be added."""
         kind = _kind(method, params or {})
         return kind == "roots" or self.has(kind)
+
+    def has_answer(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        """The same for what the caller could answer as well: the roots only once there are some."""
+        kind = _kind(method, params or {})
+        return self.has(kind) or (kind == "roots" and self.roots.given)
 
     def run(self, request: InputRequest, version: str = "") -> Object:
         """The result for a request that `check` let pass, from its handler, completed and checked.

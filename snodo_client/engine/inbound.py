@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..log import logger
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
+from ..protocol.requests import PREFIX
 from ..protocol.versions import BATCHING, MODERN
 
 if TYPE_CHECKING:
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
     from ..transports.base import Link
     from .answering import Answering
     from .call import Call, Message
-    from .catalog import Catalog
     from .pending import Pending
     from .worker import Worker
 
     OnLog = Callable[[str, Any, str | None], object]
     OnNotification = Callable[[str, dict[str, Any]], object]
+    OnListChanged = Callable[[str], object]
 
 # What is heavier than this is weighed no further.
 MAX_WEIGHED = 16 * 1024 * 1024
@@ -34,6 +35,15 @@ MAX_LOGGED = 2000
 # Progress is a hint: what a slow callback cannot keep up with is dropped, and what is too large to be one.
 MAX_WAITING_PROGRESS = 1000
 MAX_PROGRESS_WEIGHT = 65_536
+
+SUBSCRIPTION_ID = PREFIX + "subscriptionId"
+# Notifications of changes, and the list that changed.
+CHANGES = {
+    "notifications/tools/list_changed": "tools",
+    "notifications/prompts/list_changed": "prompts",
+    "notifications/resources/list_changed": "resources",
+    "notifications/resources/updated": None,
+}
 
 _PYTHON_LEVELS = {
     "debug": 10,
@@ -53,16 +63,19 @@ class Router:
     def __init__(
         self,
         pending: Pending,
-        catalog: Catalog,
         callbacks: Worker,
         on_log: OnLog | None,
         on_notification: OnNotification | None,
+        on_list_changed: OnListChanged | None = None,
     ) -> None:
         self._pending = pending
-        self._catalog = catalog
         self._callbacks = callbacks
         self._on_log = on_log
         self._on_notification = on_notification
+        self._on_list_changed = on_list_changed
+        self._changed: set[str] = set()  # the lists whose change is still to be told
+        # Called with a change before anybody hears of it: what is kept of the list or the resource is stale.
+        self.on_stale: list[Callable[[str, dict[str, Any]], object]] = []
         self.answering: Answering | None = None  # set by the session before anything is opened
         self._said: set[str] = set()
 
@@ -164,14 +177,45 @@ class Router:
             return self.answering.cancel(params, link)  # of a request of its own: the two sides count apart
         if method == "notifications/progress" and self._progress(message, params, owner):
             return None
-        if method == "notifications/tools/list_changed":
-            self._catalog.clear()
+        listener = self._listener(method, params, link) if owner is None and link.version in MODERN else None
+        if listener is not None:
+            return listener.put(message)
+        if method == "notifications/cancelled" and link.version in MODERN:
+            return None  # only ever of a subscription (spec: basic/patterns/cancellation)
+        if method in CHANGES:
+            self.changed(method, params)
         if method == "notifications/message":
             return self._log(params, link)
         if self._on_notification is not None:
             callback = self._on_notification
             self._callbacks.submit(lambda: callback(method, params), weight((method, params)))
         return None
+
+    def _listener(self, method: str, params: dict[str, Any], link: Link) -> Call | None:
+        """The subscription a notification on a shared channel belongs to."""
+        if method == "notifications/cancelled":
+            wire_id = params.get("requestId")
+        else:
+            meta = params.get("_meta")
+            wire_id = meta.get(SUBSCRIPTION_ID) if isinstance(meta, dict) else None
+        call = self._pending.find(wire_id) if type(wire_id) is int else None
+        return call if call is not None and call.listens and call.link is link else None
+
+    def changed(self, method: str, params: dict[str, Any]) -> None:
+        """A list or a resource changed. What is kept of it is dropped before anybody is told."""
+        for stale in self.on_stale:
+            stale(method, params)
+        kind, callback = CHANGES.get(method), self._on_list_changed
+        if kind is None or callback is None or kind in self._changed:
+            return  # of many changes in a row, the callback hears once
+
+        def tell() -> None:
+            self._changed.discard(kind)
+            callback(kind)
+
+        self._changed.add(kind)
+        if not self._callbacks.submit(tell):
+            self._changed.discard(kind)
 
     def _progress(self, message: Message, params: dict[str, Any], owner: Call | None) -> bool:
         """True when the progress is of a request of ours: given to the call that wants it, or dropped because nobody

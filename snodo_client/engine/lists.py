@@ -1,6 +1,4 @@
-"""Lists over all their pages, and what is learnt from them: over HTTP, which tools may be used, and which of their
-arguments are mirrored in headers.
-"""
+"""Lists over all their pages, and what is learnt from them of the tools."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ from ..log import logger
 from ..outcome import McpError, Ok, Page
 from ..protocol import pages
 from ..protocol.requests import LISTS, list_params
+from .wishes import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,35 +17,38 @@ if TYPE_CHECKING:
     from ..outcome import Outcome
     from ..protocol.requests import Request
     from .catalog import Catalog
+    from .connection import Connection
     from .deadline import Deadline
     from .session import OnProgress
+    from .wishes import Wishes
 
-    Send = Callable[[Request, Deadline, OnProgress | None], Outcome]
+    Send = Callable[[Request, Deadline, OnProgress | None, Wishes], Outcome]
 
 
 class Lists:
-    """`send` makes one call, `server` tells what to call the server. `catalog` gives None where tool definitions do not
-    matter for sending.
-    """
+    """`send` makes one call, `connection` is what it is made on; `catalog` learns the definitions of tools."""
 
-    def __init__(
-        self, send: Send, server: Callable[[], str], catalog: Callable[[], Catalog | None], max_pages: int
-    ) -> None:
+    def __init__(self, send: Send, connection: Connection, catalog: Catalog, max_pages: int) -> None:
         self._send = send
-        self._server = server
+        self._connection = connection
         self._catalog = catalog
         self._max_pages = max_pages
         self._warned: set[str] = set()
 
     def whole(
-        self, kind: str, request: Request, deadline: Deadline, on_progress: OnProgress | None = None
+        self,
+        kind: str,
+        request: Request,
+        deadline: Deadline,
+        on_progress: OnProgress | None = None,
+        wishes: Wishes = PLAIN,
     ) -> list[dict[str, Any]] | McpError:
         """Every item of a list, all pages inside one deadline. `request` is the one for the first page."""
-        steps = pages.walk(request.method, self._max_pages, self._server())
+        steps = pages.walk(request.method, self._max_pages, self._connection.name)
         try:
             cursor = next(steps)
             while True:
-                page = self.page(kind, request.copy(params=list_params(cursor)), deadline, on_progress)
+                page = self.page(kind, request.copy(params=list_params(cursor)), deadline, on_progress, wishes)
                 if isinstance(page, McpError):
                     return page
                 cursor = steps.send(page)
@@ -55,20 +57,25 @@ class Lists:
             return items
 
     def page(
-        self, kind: str, request: Request, deadline: Deadline, on_progress: OnProgress | None = None
+        self,
+        kind: str,
+        request: Request,
+        deadline: Deadline,
+        on_progress: OnProgress | None = None,
+        wishes: Wishes = PLAIN,
     ) -> Page | McpError:
-        outcome = self._send(request, deadline, on_progress)
+        outcome = self._send(request, deadline, on_progress, wishes)
         if not isinstance(outcome, Ok):
             return outcome  # type: ignore[return-value]  # results.decode lets no list ask for input
         method, key = LISTS[kind]
-        page = pages.page(outcome.value, method, key, self._server())
+        server = self._connection.name
+        page = pages.page(outcome.value, method, key, server)
         if isinstance(page, Page):
             left_out = len(page.result[key]) - len(page.items)
             if left_out and method not in self._warned:
                 self._warned.add(method)
                 text = "%s: %d entries of %s are no objects and are left out"
-                logger("session").warning(text, self._server(), left_out, method)
-            catalog = self._catalog() if kind == "tools" else None
-            if catalog is not None:
-                page.items = catalog.remember(page.items, self._server())
+                logger("session").warning(text, server, left_out, method)
+            if kind == "tools":
+                page.items = self._catalog.remember(page.items, server, mirrors=self._connection.mirrors)
         return page

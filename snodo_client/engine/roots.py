@@ -26,9 +26,12 @@ def problem_of_uri(uri: object) -> str | None:
 
 
 class Roots:
-    """Roots in the order they were added, each URI once. May be used from any thread."""
+    """Roots in the order they were added, each URI once. May be used from any thread. `given` is True once somebody
+    has said what there is, be it nothing.
+    """
 
     def __init__(self) -> None:
+        self.given = False
         self._lock = RLock()  # guards the table; reentrant, for signal handlers
         self._names: dict[str, str | None] = {}
 
@@ -44,6 +47,7 @@ class Roots:
         with self._lock:
             changed = uri not in self._names or self._names[uri] != name
             self._names[uri] = name
+            self.given = True
         return changed
 
     def remove(self, root: str | PathLike[str]) -> bool:
@@ -58,6 +62,7 @@ class Roots:
         """Offer none. True when there were any."""
         with self._lock:
             had, self._names = bool(self._names), {}
+            self.given = True
         return had
 
     def listed(self) -> list[dict[str, Any]]:

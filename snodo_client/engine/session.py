@@ -1,47 +1,57 @@
-"""The one blocking path. A session owns a transport and its link, agrees on a protocol version once, and takes each
-call from request to outcome in the thread that makes it. Every other thread only delivers, settles or wakes.
+"""The one blocking path. A session owns a connection and takes each call from request to outcome in the thread that
+makes it: the attempts, what is sent again, the rounds of input. Every other thread only delivers, settles or wakes.
 """
 
 from __future__ import annotations
 
+import sys
 from itertools import count
 from os import getpid
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from ..outcome import McpError, Ok, Progress, local_error
-from ..protocol import jsonrpc, operations, refusals, results, versions
+from ..outcome import InputRequired, McpError, Ok, Progress, local_error
+from ..protocol import jsonrpc, operations, results, rounds, versions
 from ..protocol.requests import Request
-from ..reasons import HEADER_MISMATCH, UNSUPPORTED_VERSION
 from . import exits
 from .answering import Answering
 from .call import Call, timeout_error
+from .cancelling import CANCEL_SECONDS, Cancelling
 from .catalog import Catalog
+from .checking import Checking
 from .connection import Connection
+from .corrections import Again, Corrections
 from .deadline import Deadline
+from .events import Events
 from .exchange import let_go, received
 from .flight import Flight
 from .handlers import Handlers
 from .inbound import Router
 from .lists import Lists
 from .pending import Pending
+from .rounds import PAUSE_SECONDS, Rounds
+from .wishes import PLAIN
 from .worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
+    from ..cache import Store
     from ..outcome import Outcome
     from ..protocol.agreement import Agreement
     from ..protocol.requests import Identity
     from ..transports.base import Link, Transport
     from .call import Message
-    from .inbound import OnLog, OnNotification
+    from .cancelling import CancelReport
+    from .checking import Validate
+    from .events import OnEvent
+    from .inbound import OnListChanged, OnLog, OnNotification
+    from .wishes import Wishes
 
     OnProgress = Callable[[Progress], object]
 
-# How long a cancellation may try to reach a server that does not read.
-CANCEL_SECONDS = 5.0
-# The same for the answer to something the server asked.
+# How long the answer to something the server asked may try to reach it.
 ANSWER_SECONDS = 10.0
 CLOSE_SECONDS = 10.0
 # How long closing waits for callbacks that are still to be called.
@@ -49,10 +59,7 @@ CALLBACK_SECONDS = 1.0
 MAX_WAITING_CALLBACKS = 1000
 # How many messages are read after the deadline, for the answer may be among them.
 MAX_LATE = 1000
-# Errors that say a request was refused, not that it failed; and what only an input round of 2026-07-28 has.
-REFUSED = (-32700, -32600, -32601, -32602, -32000, UNSUPPORTED_VERSION)
-SETTINGS = ("logging/setLevel", "resources/subscribe")
-ROUND_MEMBERS = ("inputResponses", "requestState")
+MAX_INPUT_ROUNDS = 10
 
 
 class Session:
@@ -66,30 +73,41 @@ class Session:
         max_pages: int,
         remembered: Agreement | None = None,
         handlers: Handlers | None = None,
+        max_input_rounds: int = MAX_INPUT_ROUNDS,
         on_log: OnLog | None = None,
         on_notification: OnNotification | None = None,
+        on_event: OnEvent | None = None,
+        on_list_changed: OnListChanged | None = None,
+        cache: Store | None = None,
+        validate: Validate = "structured",
     ) -> None:
         self.identity = identity
         self.pid = getpid()
         self.catalog = Catalog()
-        self._allowed = allowed
         self._callbacks = Worker("snodo-callbacks", MAX_WAITING_CALLBACKS)
         self._control = Worker("snodo-control", MAX_WAITING_CALLBACKS)
+        self.events = Events(on_event, self._callbacks)
         self._ids = count(1)
-        self._pending = Pending()
-        router = Router(self._pending, self.catalog, self._callbacks, on_log, on_notification)
-        connection = Connection(transport, router, self._pending, identity, allowed, probe_timeout, remembered)
+        self._live: dict[int, Call] = {}  # the logical calls that are not over, in whatever phase; its steps are atomic
+        self.pending = Pending()
+        self.router = Router(self.pending, self._callbacks, on_log, on_notification, on_list_changed)
         # Nothing in there leads to the session, which is closed when the last of its users lets go of it.
-        self.connection = connection
-        self._answering = Answering(
-            handlers or Handlers({}),
+        self.connection = connection = Connection(
+            transport, self.router, self.pending, identity, allowed, probe_timeout, remembered, self.events
+        )
+        handlers = handlers or Handlers({})
+        self.router.answering = self._answering = Answering(
+            handlers,
             lambda message, link: connection.send(message, link, Deadline(ANSWER_SECONDS)),
             self._control,
             lambda: agreement.server_info if (agreement := connection.agreement) else None,
         )
-        self._router = router
-        router.answering = self._answering
-        self.lists = Lists(self.call, lambda: self.name, self._mirrored_catalog, max_pages)
+        self._rounds = Rounds(handlers, max_input_rounds)
+        self._cancelling = Cancelling(connection, self._control, self.events)
+        self._corrections = Corrections(connection, self.catalog, self.ready, self._listed)
+        self._checking = Checking(validate, self.catalog, connection, self._listed)
+        self.router.on_stale.append(self._stale)
+        self.lists = Lists(self.call, connection, self.catalog, max_pages)
         self._relist: Flight[list[Any]] = Flight("listing the tools")
 
     # -- readiness
@@ -114,158 +132,155 @@ class Session:
 
     # -- calls
 
-    def call(self, request: Request, deadline: Deadline, on_progress: OnProgress | None = None) -> Outcome:
+    def call(
+        self,
+        request: Request,
+        deadline: Deadline,
+        on_progress: OnProgress | None = None,
+        wishes: Wishes = PLAIN,
+    ) -> Outcome:
         """Take one call from request to outcome.
 
-        Only what `on_progress` raises, and an interruption of the calling thread, get out of here; the request is
-        cancelled then. Raises ValueError, before anything is sent, for an argument that no header can carry.
+        Only what `on_progress` and the handlers raise, and an interruption of the calling thread, get out of here; the
+        request is cancelled then. Raises ValueError, before anything is sent, for an argument that no header can carry.
         """
-        if request.annotations is None and self._mirrors(request):
+        return self.run(self.prepare(request, deadline, on_progress), on_progress, wishes)
+
+    def prepare(self, request: Request, deadline: Deadline, on_progress: OnProgress | None = None) -> Call:
+        """A call that can be settled from now on, and is to be run."""
+        if request.annotations is None and request.method == "tools/call" and self.connection.mirrors:
             known = self.catalog.annotations(request.params.get("name"))
             request = request.copy(annotations=known) if known else request
         wants_progress = on_progress is not None or deadline.max_total is not None
         call = Call(next(self._ids), request, deadline, wants_progress=wants_progress)
+        self._live[call.id] = call
+        return call
+
+    def run(self, call: Call, on_progress: OnProgress | None = None, wishes: Wishes = PLAIN) -> Outcome:
+        """Take a prepared call to its outcome, in this thread."""
         outcome: Outcome | None = None
         try:
-            outcome = self._perform(call, on_progress)
+            outcome = self._outcome(call, on_progress, wishes)
         finally:
             try:
-                if outcome is None:
-                    self._cancel(call, "The client stopped waiting")
-                elif isinstance(outcome, McpError) and outcome.reason in ("timeout", "max_total_timeout"):
-                    self._cancel(call, "The client's time for this request is over")
-                self._pending.forget(call)
+                self._conclude(call, outcome)
             except BaseException:  # interrupted again, or only now
-                self._pending.forget(call)
+                self._forget(call)
                 raise
         return call.settle(outcome)
 
+    def _outcome(self, call: Call, on_progress: OnProgress | None, wishes: Wishes) -> Outcome:
+        wrong = self._checking.arguments(call, wishes.definition)
+        if wrong is not None:
+            return wrong
+        outcome = self._perform(call, on_progress)
+        if isinstance(outcome, InputRequired) and self._rounds.wanted(wishes.answer_input):
+            outcome = self._with_input(call, outcome, on_progress)
+        if call.request.method == "tools/call":
+            outcome = self._checking.result(call, outcome, wishes.definition)
+        return outcome
+
+    def _conclude(self, call: Call, outcome: Outcome | None) -> None:
+        """Settle the call, and where nobody waits for its answer any more tell the server so."""
+        over = isinstance(outcome, McpError) and outcome.reason in ("timeout", "max_total_timeout")
+        ended = outcome or local_error("cancelled", "the thread that made the call was interrupted")
+        raised = sys.exception()
+        if outcome is None and raised is not None and call.raised is not None:
+            call.raised.append((ended, raised))
+        if call.settle(ended) is ended and (over or outcome is None):
+            why = "The client's time for this request is over" if over else "The client stopped waiting"
+            self._cancelling.tell(call, why)
+        self._forget(call)
+
+    def abandon(self, call: Call, error: McpError) -> None:
+        """End a prepared call that cannot be run."""
+        call.settle(error)
+        self._forget(call)
+
+    def _forget(self, call: Call) -> None:
+        self.pending.forget(call)
+        self._live.pop(call.id, None)
+
     def _perform(self, call: Call, on_progress: OnProgress | None) -> Outcome:
+        """One round: attempts until one is not to be corrected."""
         link = self.ready(call.deadline)
         if isinstance(link, McpError):
             return link
         made: set[str] = set()  # corrections
         while True:
+            if call.outcome is not None:
+                return call.outcome
             refused = operations.refusal(call.request.method, link.version, link.name)
             if refused is not None:
                 return refused
             call.request = _fitted(call.request, link.version)
             outcome = self._attempt(call, link, on_progress)
-            again = self._again(call, link, outcome, made)
-            if not isinstance(again, tuple):
-                return again
-            link, request = again
-            call.restart(request)
-            try:
-                call.check()
-            except McpError as error:
-                return error
-
-    def _again(self, call: Call, link: Link, outcome: Outcome, made: set[str]) -> Outcome | tuple[Link, Request]:
-        """Where to send which request again, for the few refusals that say it was not run; else the outcome there is.
-        Each correction is made once.
-        """
-        agreement = link.agreement
-        if not isinstance(outcome, McpError):
-            if call.request.method in SETTINGS:
-                self.connection.settings.add(call.request.method)
-            if agreement is not None:
-                agreement.remembered = False  # it was right
-            return outcome
-        crossed = link.legacy and call.request.version in versions.MODERN  # somebody found it out meanwhile
-        if agreement is not None and (agreement.remembered or crossed):
-            doubted = self._doubted(call, link, outcome)
-            if doubted is not None:
-                return doubted
-        if outcome.reason == "session_lost" and "session" not in made:
-            made.add("session")
+            after = self._corrections.after(call, link, outcome, made)
+            if not isinstance(after, Again):
+                return after
+            self.events.of_call("retried", call, why=after.why)
             self._answered(call)
-            other = self.connection.renew(link, call.deadline)
-            return other if isinstance(other, McpError) else (other, call.request)
-        if outcome.reason is not None:
-            return outcome
-        self._answered(call)
-        corrected = self._corrected(call, link, outcome, made)
-        return (link, corrected) if isinstance(corrected, Request) else corrected
+            call.restart(after.request)
+            link = after.link
+            if call.deadline.over:
+                return timeout_error(call)
 
     def _answered(self, call: Call) -> None:
         """There is nothing to cancel until the call is sent again."""
-        self._pending.forget(call)
+        self.pending.forget(call)
         call.wire_id = None
 
-    def _doubted(self, call: Call, link: Link, outcome: McpError) -> Outcome | tuple[Link, Request] | None:
-        """An error, when the era is only remembered: it may be that of a server of the other one. Such a server has not
-        run what it refused, and is asked again in its own way. None when the era is right.
-        """
-        agreement, traits = link.agreement, self.connection.transport.traits
-        gone = traits.silence_is_legacy and (outcome.reason == "timeout" or link.lost is not None)
-        refused = refusals.legacy_signal(outcome) or (outcome.reason is None and outcome.code == UNSUPPORTED_VERSION)
-        if agreement is not None and agreement.remembered:
-            if not (gone or refused):
-                agreement.remembered = outcome.reason is not None
-                return None
-            self.connection.doubt(link, agreement)
-        elif not (gone or refused):
-            return None  # trouble on the way: it may have run
-        if gone:
-            return outcome  # it may have run; the next call asks the server what it speaks
-        other = self.ready(call.deadline)
-        if isinstance(other, McpError):
-            return outcome
-        if not other.legacy:
-            return None
-        self._answered(call)
-        not_run = call.request.idempotent or outcome.reason is not None or outcome.code in REFUSED
-        return (other, call.request) if not_run else outcome
-
-    def _corrected(self, call: Call, link: Link, refusal: McpError, refused: set[str]) -> Request | McpError:
-        """The request to send after a refusal of its version or its headers, or the error there is."""
-        request = call.request
-        if link.legacy:
-            return refusal
-        if refusal.code == UNSUPPORTED_VERSION:
-            version = refusals.another_version(refusal, self._allowed, refused)
-            if version is None:
-                return refusals.no_version_left(refusal, self._allowed, self.name)
-            refused.add(version)
-            return request.copy(version=version)
-        if refusal.code == HEADER_MISMATCH and self._mirrors(request) and "headers" not in refused:
-            refused.add("headers")
-            listed = self._relist.run(self._list_tools, call.deadline)
-            annotations = self.catalog.annotations(request.params.get("name"))
-            if annotations and not isinstance(listed, McpError):
+    def _with_input(self, call: Call, asked: InputRequired, on_progress: OnProgress | None) -> Outcome:
+        """The rounds after the first: what handlers answer goes out with the call again, in its time."""
+        for number in count(1):
+            link = call.link
+            assert link is not None
+            if number > self._rounds.limit:
+                return self._rounds.exhausted(call, link, asked)
+            self._answered(call)
+            responses = self._rounds.responses(call, link, asked)
+            if not isinstance(responses, dict):
+                return responses
+            if not responses or (link.legacy and number > 1):
                 try:
-                    return request.copy(annotations=annotations)
-                except ValueError as error:  # only now known: the tool mirrors an argument that no header can carry
-                    return local_error("invalid_arguments", str(error), data={"method": request.method})
-        return refusal
-
-    def _list_tools(self, deadline: Deadline) -> list[Any] | McpError:
-        return self.lists.whole("tools", Request("tools/list"), deadline)
-
-    @property
-    def mirrors(self) -> bool:
-        """Whether arguments of tools are mirrored in headers, as far as is known by now."""
-        return self._mirrored_catalog() is not None
-
-    def _mirrors(self, request: Request) -> bool:
-        return request.method == "tools/call" and self.mirrors
-
-    def _mirrored_catalog(self) -> Catalog | None:
-        """The catalog, where tool definitions matter for sending."""
-        link = self.connection.link
-        legacy = link is not None and link.legacy
-        return self.catalog if self.connection.transport.traits.mirrors_headers and not legacy else None
+                    call.pause(PAUSE_SECONDS)
+                except McpError as error:
+                    error.cause = asked
+                    return error
+            self.events.of_call("retried", call, why="input")
+            params = rounds.next_params(call.request.params, asked, {} if link.legacy else responses)
+            call.restart(call.request.copy(params=params))
+            outcome = self._perform(call, on_progress)
+            if not isinstance(outcome, InputRequired):
+                return outcome
+            asked = outcome
+        raise AssertionError
 
     def _attempt(self, call: Call, link: Link, on_progress: OnProgress | None) -> Outcome:
         """One request on the wire and what came back for it."""
+        since = monotonic() if self.events.wanted else 0.0
         exchange = self.connection.exchange(call, link)
         if isinstance(exchange, McpError):
             return exchange
+        self.events.of_call("sent", call)
         try:
-            return self._receive(call, link, exchange, on_progress)
+            outcome = self._receive(call, link, exchange, on_progress)
         finally:
             let_go(exchange)
+        if self.events.wanted:
+            self.events.received(call, outcome, monotonic() - since)
+        if isinstance(outcome, McpError) and outcome.reason is None:
+            self._answered(call)
+        return outcome
+
+    def _stale(self, method: str, params: dict[str, Any]) -> None:
+        if method == "notifications/tools/list_changed":
+            self.catalog.clear()
+            self._checking.forget()
+
+    def _listed(self, deadline: Deadline) -> list[Any] | McpError:
+        """The definitions of the tools, listed anew; once for all who want that."""
+        return self._relist.run(lambda limit: self.lists.whole("tools", Request("tools/list"), limit), deadline)
 
     def _receive(self, call: Call, link: Link, exchange: Iterator[Message], on_progress: OnProgress | None) -> Outcome:
         method, wire_id, late = call.request.method, call.wire_id or 0, 0
@@ -276,7 +291,7 @@ class Session:
             if "method" not in message:
                 astray = results.misdirected(message, wire_id, link.name, call.status)
                 if astray is None and "id" in message and type(message["id"]) is not int:
-                    self._router.tolerate(message, link)
+                    self.router.tolerate(message, link)
                 return astray or results.decode(message, method, link.name, call.status, call.request.version)
             progress = _progress_of(message, wire_id) if call.wants_progress else None
             settled = call.outcome
@@ -287,23 +302,22 @@ class Session:
                 if late > MAX_LATE:
                     return timeout_error(call)
             if progress is None:
-                self._router.notice(message, link, call)
+                self.router.notice(message, link, call)
                 continue
             call.deadline.extend()
             if on_progress is not None and not call.deadline.over:
                 on_progress(Progress(progress))
 
-    def _cancel(self, call: Call, reason: str) -> None:
-        """Tell the server that nobody waits any more, where dropping the exchange has not told it already."""
-        link = call.link
-        if link is None or link.lost or call.wire_id is None or call.delivery == "not_sent":
-            return
-        if not link.legacy and self.connection.transport.traits.cancel != "notify":
-            return
-        if "task" in call.request.params:  # tasks/cancel ends a task, and nothing else may (2025-11-25: tasks)
-            return
-        message = jsonrpc.notification("notifications/cancelled", {"requestId": call.wire_id, "reason": reason})
-        self._control.submit(lambda: self.connection.send(message, link, Deadline(CANCEL_SECONDS)))
+    # -- cancelling
+
+    def cancel(self, call: Call, reason: str, notification_timeout: float) -> CancelReport:
+        """End a call from outside: on this side first, then for the server."""
+        return self._cancelling.cancel(call, reason, notification_timeout)
+
+    def cancel_all(self, reason: str, notification_timeout: float) -> list[CancelReport]:
+        """End every call that is not over. Subscriptions go on."""
+        calls = [call for call in list(self._live.values()) if not call.listens]
+        return self._cancelling.cancel_all(calls, reason, notification_timeout)
 
     # -- notifications
 
@@ -339,7 +353,7 @@ class Session:
         connection = self.connection
         connection.closed = True
         error = local_error("closed", f"the client of {self.name} was closed")
-        for call in self._pending.calls():
+        for call in [*self._live.values(), *self.pending.calls()]:
             call.finish(error.copy())
         exits.discard(self)
         connection.close(deadline)
@@ -353,7 +367,11 @@ class Session:
         of what is the parent's.
         """
         self.pid = getpid()
-        self._pending.forked()
+        self.pending.forked()
+        for call in list(self._live.values()):
+            call.forked(local_error("forked", f"the call was made in another process, which waits for {self.name}"))
+        self.catalog.forked()
+        self._checking.forked()
         self._relist = Flight(self._relist.name)
         self._callbacks.forked()
         self._control.forked()
@@ -373,9 +391,8 @@ class Session:
 def _fitted(request: Request, version: str) -> Request:
     """The request for this version. In the legacy era a call is made again without what only input rounds have."""
     legacy = version in versions.LEGACY
-    if legacy and not request.params.keys().isdisjoint(ROUND_MEMBERS):
-        params = request.params
-        request = request.copy(params={name: params[name] for name in params if name not in ROUND_MEMBERS})
+    if legacy and not request.params.keys().isdisjoint(rounds.MEMBERS):
+        request = request.copy(params=rounds.without_members(request.params))
     if request.version == version or (request.version in versions.MODERN and not legacy):
         return request
     if request.version:

@@ -41,10 +41,11 @@ class Worker:
         self._closed = False
         self._said = False
 
-    def submit(self, job: Callable[[], object], weight: int = 0) -> None:
+    def submit(self, job: Callable[[], object], weight: int = 0) -> bool:
+        """False when the job will not be done: the worker is closed."""
         with self._changed:
             if self._closed:
-                return
+                return False
             self._jobs.append((job, weight))
             self._weight += weight
             while len(self._jobs) > self._limit or (self._weight > self._max_weight and len(self._jobs) > 1):
@@ -56,6 +57,7 @@ class Worker:
             self._changed.notify()
         if say:
             logger("callbacks").warning("%s: too much is waiting; the oldest is dropped", self._name)
+        return True
 
     def forked(self) -> None:
         """In the child of a fork: the thread, what waited for it, and whoever held the lock stayed with the parent."""

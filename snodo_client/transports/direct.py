@@ -111,6 +111,7 @@ class DirectTransport:
         if link.lost is not None:
             raise link.lost.copy()
         context = Context(self._auth, call.put, partial(self._deliver, link=link))
+        call.sending()
         call.delivery = "accepted"
         try:
             if self._inline:

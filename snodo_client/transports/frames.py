@@ -98,7 +98,7 @@ class Frames:
                 target = self._unfinished = _Frame(b"\n")  # ends what was cut: the server refuses it, and reads on
                 self._torn = False
             if target is frame and call is not None:
-                call.delivery = "unknown"  # before the write: an interruption must not find it too low
+                call.sending()  # before the write: an interruption must not find it too low
             if self._state is not _WRITING:
                 raise BrokenPipeError
             target.rest = target.rest[os.write(self._fd, target.rest) :]

@@ -132,6 +132,7 @@ class _Connection:
             head, self._head = self._head, None
             if head:  # no body came to go with it
                 super().send(head)  # type: ignore[misc]
+            self.slot.lease.call.delivery = "accepted"
         finally:
             self._head = None
 

@@ -176,7 +176,7 @@ class McpSession:
         self._lock = RLock()
         self._over, self._id, self._stream = True, "", None
         for attempt in self._attempts:
-            attempt.forked()
+            attempt.unlock()
         self._link.inbound.lost(local_error("forked"), self._link)
 
 

@@ -83,7 +83,7 @@ class Attempt(Call):
         if not self.finish(local_error("cancelled")):
             self.wake()
 
-    def forked(self) -> None:
+    def unlock(self) -> None:
         """In the child of a fork: a thread that is not there may hold the lock."""
         self._owns = RLock()
 
@@ -91,6 +91,8 @@ class Attempt(Call):
 def posted(call: Call, attempt: Attempt, work: Callable[[Attempt], None]) -> Iterator[Message]:
     """Run `work(attempt)` on a thread, and yield what arrives for the call, up to and including the response."""
     try:
+        call.wake = attempt.let_go  # so that what is known of its delivery does not change any more
+        call.check()
         threads.start("snodo-http-post", attempt.run, work)
         for message in call.messages():
             yield message

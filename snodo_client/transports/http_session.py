@@ -83,7 +83,7 @@ class SessionLease:
         response: Any
         read = call.deadline.left() if call.deadline.max_total is None else min(call.deadline.max_total, LONGEST_WAIT)
         connect = min(call.deadline.left(), self.slots.connect_timeout or LONGEST_WAIT)
-        call.delivery = "unknown"
+        call.sending()
         try:
             prepared = self._prepared(outgoing)
             settings = session.merge_environment_settings(prepared.url, {}, True, None, None)

@@ -106,7 +106,7 @@ class SdkTransport:
             call.delivery = "accepted"
 
         link = _usable(call.link)
-        call.delivery = "unknown"
+        call.sending()
         write = _Write(link, call.body, accepted)
         try:
             for message in call.messages():

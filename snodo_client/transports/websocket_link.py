@@ -22,7 +22,7 @@ from websockets.protocol import State
 from ..engine import threads
 from ..engine.deadline import Deadline
 from ..log import logger
-from ..outcome import local_error
+from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
 from .base import Link
 from .lines import request_id_in, response_id
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from websockets.client import ClientProtocol
 
+    from ..engine.call import Call
     from ..masking import Masking
-    from ..outcome import McpError
     from .base import Inbound
     from .http_options import HttpOptions
     from .websocket import Letter
@@ -243,11 +243,8 @@ class WebSocketLink(Link):
             except IndexError:
                 self._letter = None
                 return False
-            if letter.claim("write"):
+            if letter.claim("write") and _is_wanted(letter.call):
                 break
-        call = letter.call
-        if call is not None:
-            call.delivery = "unknown"
         self._protocol.send_text(letter.body)
         self._rest = memoryview(b"".join(self._protocol.data_to_send()))
         return True
@@ -360,3 +357,13 @@ def open_link(name: str, options: HttpOptions, inbound: Inbound, check: Callable
         raise
     link.start(early)
     return link
+
+
+def _is_wanted(call: Call | None) -> bool:
+    """Whether the call is still to be sent."""
+    if call is not None:
+        try:
+            call.sending()
+        except McpError:
+            return False
+    return True

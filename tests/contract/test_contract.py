@@ -441,7 +441,7 @@ def test_close_ends_calls_in_flight(client: Client, cell: Cell) -> None:
     with ThreadPoolExecutor(4) as pool:
         calls = [pool.submit(client.call_tool, "sleep", {"seconds": 10.0}) for _ in range(4)]
         deadline = time.monotonic() + 5
-        while len(client._session._pending) < 4 and time.monotonic() < deadline:
+        while len(client._session.pending) < 4 and time.monotonic() < deadline:
             time.sleep(0.005)
         client.close()
         outcomes = [call.result(timeout=5) for call in calls]

@@ -136,7 +136,7 @@ def test_ids_go_on_from_the_negotiation_and_the_table_is_empty_after_it() -> Non
     opened = session(transport)
     ask(opened)
     assert [request["id"] for request in transport.requests] == [1, 2, 3]
-    assert len(opened._pending) == 0
+    assert len(opened.pending) == 0
 
 
 # -- two questions at once
@@ -199,7 +199,7 @@ def test_whichever_answer_tells_first_decides(say: list[Any], version: str) -> N
     assert link.version == version
     assert transport.events[:3] == ["open", f"{PROBE} {NEW}", f"{INITIALIZE} {OLD}"]
     assert transport.events[3:] == ([f"{INITIALIZED} on {OLD}"] if version == OLD else [])
-    assert len(opened._pending) == 0
+    assert len(opened.pending) == 0
 
 
 def test_what_comes_after_the_verdict_is_late_and_harms_nobody() -> None:

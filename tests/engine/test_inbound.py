@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from snodo_client import Link
 from snodo_client.engine.call import Call
-from snodo_client.engine.catalog import Catalog
 from snodo_client.engine.deadline import Deadline
 from snodo_client.engine.inbound import MAX_WAITING_PROGRESS, Router
 from snodo_client.engine.pending import Pending
@@ -42,10 +41,9 @@ class Room:
     def __init__(self) -> None:
         self.logs: list[Any] = []
         self.notices: list[Any] = []
-        self.pending, self.catalog, self.worker = Pending(), Catalog(), Worker("room", 1000)
+        self.pending, self.worker = Pending(), Worker("room", 1000)
         self.router = Router(
             self.pending,
-            self.catalog,
             self.worker,
             lambda *log: self.logs.append(log),
             lambda *notice: self.notices.append(notice),
@@ -238,12 +236,11 @@ def test_waiting_progress_has_a_bound_and_the_answer_gets_through(room: Room) ->
     assert call.backlog == MAX_WAITING_PROGRESS + 1
 
 
-def test_a_changed_list_is_forgotten_before_the_callback_runs(room: Room) -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
-    room.catalog.remember([{"name": "t", "inputSchema": schema}], "the server")
-    assert room.catalog.annotations("t")
+def test_what_is_kept_of_a_list_is_forgotten_before_the_callback_runs(room: Room) -> None:
+    told: list[Any] = []
+    room.router.on_stale.append(lambda method, params: told.append((method, len(room.notices))))
     room.deliver({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-    assert not room.catalog.annotations("t")
+    assert told == [("notifications/tools/list_changed", 0)]
     until(lambda: room.notices == [("notifications/tools/list_changed", {})])
 
 
@@ -293,7 +290,7 @@ def test_log_messages_without_a_level_are_left_out(room: Room, params: object) -
 
 
 def quiet() -> Router:
-    return Router(Pending(), Catalog(), Worker("quiet", 10), None, None)
+    return Router(Pending(), Worker("quiet", 10), None, None)
 
 
 def test_log_messages_go_to_the_log_without_a_callback(caplog: pytest.LogCaptureFixture) -> None:

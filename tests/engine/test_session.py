@@ -179,7 +179,7 @@ def test_ids_are_never_used_again_over_many_threads() -> None:
     together([lambda: [ask(opened) for _ in range(125)]] * 8)
     ids = [request["id"] for request in transport.requests]
     assert sorted(ids) == list(range(1, 1001))
-    assert len(opened._pending) == 0
+    assert len(opened.pending) == 0
 
 
 def test_forty_threads_answered_in_reverse_get_their_own() -> None:
@@ -197,7 +197,7 @@ def test_forty_threads_answered_in_reverse_get_their_own() -> None:
 
     together([answer, *(lambda name=str(number): call(name) for number in range(40))])
     assert {name: outcome.value["name"] for name, outcome in outcomes.items()} == {str(n): str(n) for n in range(40)}
-    assert len(opened._pending) == 0
+    assert len(opened.pending) == 0
 
 
 def served(transport: ScriptedTransport, make: Any) -> None:
@@ -249,7 +249,7 @@ def test_the_first_of_two_answers_counts_and_late_ones_harm_nobody() -> None:
 def test_the_table_is_empty_after_500_calls_that_timed_out() -> None:
     _, opened = scripted(silent)
     together([lambda: [ask(opened, 0.002) for _ in range(125)]] * 4)
-    assert len(opened._pending) == 0
+    assert len(opened.pending) == 0
 
 
 # -- deadlines
@@ -341,7 +341,7 @@ def test_a_silent_probe_is_not_cancelled_and_its_id_stays_reserved() -> None:
     )
     assert reason(opened.ready(Deadline(5))) == "timeout"
     assert transport.sent.empty()
-    assert len(opened._pending) == 0
+    assert len(opened.pending) == 0
     transport.script = lambda call: [result(call, **SUPPORTED)]
     assert isinstance(ask(opened), Ok)
     assert [request["id"] for request in transport.requests] == [1, 2, 3]
@@ -508,7 +508,7 @@ def test_what_a_progress_callback_raises_comes_out_and_the_server_is_told(raised
         ask(opened, on_progress=fail)
     assert caught.value is raised
     assert cancelled(transport)["params"]["requestId"] == 1
-    assert len(opened._pending) == 0
+    assert len(opened.pending) == 0
     assert isinstance(ask(opened), Ok)
 
 

@@ -48,7 +48,7 @@ SCRIPT = dedent(
         assert hit > rounds * 0.8, hit
         with connect() as client:
             assert client.call_tool("add", {"a": 20, "b": 22}).unwrap()["structuredContent"] == 42
-            assert len(client._session._pending) == 0
+            assert len(client._session.pending) == 0
 
     def left():
         gc.collect()

@@ -79,7 +79,7 @@ CTRL_C = BEGINNING + dedent(
         assert hit > rounds * 0.8, hit
         with connect() as client:
             add(client, 20, 22)
-            assert len(client._session._pending) == 0
+            assert len(client._session.pending) == 0
         client = None
     nothing_left()
     """
@@ -108,7 +108,7 @@ IN_CALLS = BEGINNING + dedent(
                 hit += 1
             add(client, 20, 22)
         assert hit > rounds * 0.8, hit
-        assert len(client._session._pending) == 0
+        assert len(client._session.pending) == 0
         assert client.protocol_info["status"] == "ready"
     client = None
     nothing_left()
@@ -141,7 +141,7 @@ USING = BEGINNING + dedent(
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
         assert calls >= rounds, calls
         add(client, 20, 22)
-        assert len(client._session._pending) == 0
+        assert len(client._session.pending) == 0
     client = None
     nothing_left()
     """
