@@ -13,28 +13,42 @@ with Client.connect(("stdio", sys.executable, ["server.py"])) as client:
 
 from __future__ import annotations
 
+from .calls import ToolCall
 from .client import Client
+from .clients import Clients, Gathered
 from .engine.call import Call
+from .engine.cancelling import CancelReport
 from .engine.deadline import Deadline
 from .engine.handlers import InputRequest
 from .outcome import InputRequired, InputRequiredError, McpError, Ok, Outcome, Page, Progress, local_error
+from .spec import ConnectSpec
+from .subscription import Closed, Dropped, Notification, Subscription
 from .transports.base import Inbound, Link, Traits, Transport
 from .version import __version__
 
 __all__ = [
     "Call",
+    "CancelReport",
     "Client",
+    "Clients",
+    "Closed",
+    "ConnectSpec",
     "Deadline",
+    "Dropped",
+    "Gathered",
     "Inbound",
     "InputRequest",
     "InputRequired",
     "InputRequiredError",
     "Link",
     "McpError",
+    "Notification",
     "Ok",
     "Outcome",
     "Page",
     "Progress",
+    "Subscription",
+    "ToolCall",
     "Traits",
     "Transport",
     "__version__",

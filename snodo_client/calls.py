@@ -84,9 +84,12 @@ class ToolCall:
         """
         deadline = Deadline(float("inf") if timeout is None else checks.patience(timeout, "timeout"))
         while not self.done():
-            if self._flag.acquire(timeout=deadline.left()):
-                self._flag.release()
-            elif deadline.over:
+            try:
+                self._flag.acquire(timeout=deadline.left())
+            finally:  # an interruption may come between: others wait here, too
+                if self.done():
+                    self._open()
+            if deadline.over and not self.done():
                 return timed_out(f"{self._call.request.method} goes on: it was not answered", deadline)
         return self._outcome()
 
@@ -99,10 +102,15 @@ class ToolCall:
     @property
     def future(self) -> Future[Outcome]:
         """The call as a `concurrent.futures.Future` of its outcome, for `as_completed`, `wait` and `wrap_future`. Its
-        `cancel()` cancels the call; the result is the "cancelled" error then.
+        `cancel()` cancels the call without waiting for anything; the result is the "cancelled" error then.
         """
-        view = self._views.get(None) or self._views.setdefault(None, self._viewed())
-        if self.done():
+        view = self._views.get(None)
+        if view is None:
+            view = self._viewed()
+            if self.done():
+                self._finish(view)  # at once: nobody else has it
+            view = self._views.setdefault(None, view)
+        if self.done() and not view.done():
             self._tell_view()
         return view
 
@@ -122,9 +130,13 @@ class ToolCall:
 
     def _settled(self) -> None:
         """Whoever settles the call calls this: its own thread, another one, or a signal handler."""
-        self._flag.release()
+        self._open()
         if self._views:
             self._tell_view()
+
+    def _open(self) -> None:
+        with suppress(RuntimeError):  # it is open
+            self._flag.release()
 
     def _outcome(self) -> Outcome:
         outcome = self._call.outcome
@@ -137,30 +149,29 @@ class ToolCall:
     def _viewed(self) -> Future[Outcome]:
         from concurrent.futures import Future
 
-        call = self
-
-        class View(Future):  # type: ignore[type-arg]
-            def cancel(self) -> bool:
-                return call.cancel().local == "cancelled"
-
-        view: Future[Outcome] = View()
+        view: Future[Outcome] = Future()
+        view.cancel = self._drop  # type: ignore[method-assign]
         view.set_running_or_notify_cancel()
         return view
+
+    def _drop(self) -> bool:
+        error = local_error("cancelled", "the call was cancelled on this side: by way of its future")
+        return self._session.let_go(self._call, error, CANCEL_REASON)
 
     def _tell_view(self) -> None:
         """On the call's own thread, or a fresh one: whoever waits for futures holds locks that a signal handler of its
         thread must not ask for.
         """
+        view = self._views[None]
         if get_ident() != self._thread:
             with suppress(RuntimeError):  # no more threads
-                start_new_thread(self._finish_view, ())
+                start_new_thread(self._finish, (view,))
                 return
-        self._finish_view()
+        self._finish(view)
 
-    def _finish_view(self) -> None:
+    def _finish(self, view: Future[Outcome]) -> None:
         from concurrent.futures import InvalidStateError
 
-        view = self._views[None]
         with suppress(InvalidStateError):  # somebody was first
             try:
                 outcome = self._outcome()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         WebSocketOptions,
     )
     from .outcome import Outcome
+    from .subscription import Event, Subscription
     from .transports.base import Transport
 
     Object = dict[str, Any]
@@ -322,6 +323,38 @@ class Client:
         """End what `subscribe_resource` began."""
         params = requests.read_resource_params(uri)
         return self._call("resources/unsubscribe", params, _options.call_options(options))  # type: ignore[return-value]
+
+    def listen(
+        self,
+        filter: Mapping[str, Any] | Sequence[str],
+        *,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        callback: Callable[[Event], object] | None = None,
+        buffer: int = 1000,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Subscription | McpError:
+        """Subscribe to changes (spec: basic/patterns/subscriptions): gives a `Subscription` once the server has
+        acknowledged it, within `timeout`; it lives on until somebody ends it.
+
+        `filter` is the wire's object, such as `{"toolsListChanged": True, "resourceSubscriptions": [uri]}`, or a list
+        of names such as `["notifications/tools/list_changed"]`. `idle_timeout`: end it when for so many seconds nothing
+        came, over HTTP not even a comment. `callback` is called with each event on a thread of its own; without it,
+        iterate. At most `buffer` events wait; then the oldest are dropped and counted. Before 2026-07-28 changes reach
+        `on_notification` instead ("unsupported_operation").
+        """
+        from .protocol import subscriptions
+        from .subscription import subscription
+
+        params = {"notifications": subscriptions.wanted(filter)}
+        checks.callback(callback, "callback")
+        listening = self._session.listen(
+            self._request(subscriptions.LISTEN, params, {"meta": meta}),
+            timeout=self._options.timeout if timeout is None else checks.seconds(timeout, "timeout"),
+            idle_timeout=None if idle_timeout is None else checks.seconds(idle_timeout, "idle_timeout"),
+            buffer=checks.count(buffer, "buffer"),
+        )
+        return listening if isinstance(listening, McpError) else subscription(listening, callback)
 
     # -- roots: the folders a server may ask for
 

@@ -205,7 +205,7 @@ def _store(cache: Store | bool | None) -> Store | None:
         from .cache import MemoryStore
 
         return MemoryStore()
-    if not all(callable(getattr(cache, name, None)) for name in ("get", "set", "delete")):
+    if isinstance(cache, type) or not all(callable(getattr(cache, name, None)) for name in ("get", "set", "delete")):
         raise TypeError("cache must be True, or a store with the methods get, set and delete")
     return cache
 

@@ -1,10 +1,12 @@
-"""The server of the soak. It does to each call what the call's own arguments say, and writes down every tool call that
-it runs, so that one that was sent twice is found. None of it comes from the library: one misreading cannot pass twice.
+"""The server of the stress programs. It does to each call what the call's own arguments say, and writes down every tool
+call that it runs, so that one that was sent twice is found, and every one that it was told to cancel. None of it comes
+from the library: one misreading cannot pass twice.
 
     python stress/server.py stdio LEDGER
     python stress/server.py http|sse|websocket LEDGER PORT
 
-Over stdio and HTTP it speaks the revision the client does; HTTP+SSE and WebSocket are for the older ones.
+Over stdio and HTTP it speaks the revision the client does; HTTP+SSE and WebSocket are for the older ones. A
+subscription to `flood://RATE/COUNT` gets COUNT numbered events, RATE a second, each with the time it was sent.
 """
 
 from __future__ import annotations
@@ -13,22 +15,27 @@ import itertools
 import json
 import os
 import queue
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Message = dict[str, Any]
 VERSION = "2026-07-28"
 TOOLS = 7
-CAPABLE: Message = {"capabilities": {"tools": {}}}
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+CAPABLE: Message = {"capabilities": {"tools": {}, "resources": {"subscribe": True}}}
 INFO = {"name": "soak", "version": "1"}
 
 
 class Ledger:
-    """A file with a line for each tool call that was run. Lines of several processes do not mix."""
+    """A file with a line for each tool call that was run, and `cancel:TOKEN` for each that was cancelled. Lines of
+    several processes do not mix.
+    """
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -41,7 +48,23 @@ class Ledger:
 
 
 class Wire:
-    """How messages leave. `broken` sends something in the place of the answer to a request that is none."""
+    """How messages leave. `broken` sends something in the place of the answer to a request that is none, and `cut` ends
+    the connection.
+    """
+
+    gone = False  # the client has left, as far as the wire can tell
+
+    def __init__(self) -> None:
+        self.tokens: dict[object, str] = {}
+
+    def take(self, message: Message, ledger: Ledger) -> None:
+        """Serve what arrived, a request on a thread of its own."""
+        if "method" in message and "id" in message:
+            if message["method"] == "tools/call":
+                self.tokens[message["id"]] = message["params"]["arguments"]["token"]
+            threading.Thread(target=serve, args=(message, self, ledger), daemon=True).start()
+        elif message.get("method") == "notifications/cancelled":
+            ledger.note(f"cancel:{self.tokens.get(message['params']['requestId'], 'unknown')}")
 
     def send(self, message: Message) -> None:
         raise NotImplementedError
@@ -50,6 +73,9 @@ class Wire:
         """What a client must pass over."""
 
     def broken(self, request: Message) -> None:
+        raise NotImplementedError
+
+    def cut(self) -> None:
         raise NotImplementedError
 
 
@@ -68,8 +94,27 @@ def serve(request: Message, wire: Wire, ledger: Ledger) -> None:
         at = int(params.get("cursor", "0"))
         page: Message = {"tools": [{"name": f"tool{at}", "inputSchema": {"type": "object"}}]}
         wire.send(answer(request, page if at + 1 == TOOLS else {**page, "nextCursor": str(at + 1)}))
+    elif method == "subscriptions/listen":
+        flood(request, params["notifications"], wire)
     else:
         call(request, params["arguments"], wire, ledger)
+
+
+def flood(request: Message, wanted: Message, wire: Wire) -> None:
+    """One subscription, from its acknowledgement to its end."""
+    (uri,) = wanted["resourceSubscriptions"]
+    rate, count = (int(part) for part in uri.removeprefix("flood://").split("/"))
+    tag: Message = {"_meta": {SUBSCRIPTION: request["id"]}}
+    acknowledged = {"notifications": wanted, **tag}
+    wire.send({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": acknowledged})
+    begun = time.monotonic()
+    for number in range(count):
+        time.sleep(max(0.0, begun + number / rate - time.monotonic()))
+        if wire.gone:
+            return
+        event = {"uri": uri, "number": number, "sent": time.monotonic(), **tag}
+        wire.send({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": event})
+    wire.send(answer(request, tag))
 
 
 def call(request: Message, arguments: Message, wire: Wire, ledger: Ledger) -> None:
@@ -79,6 +124,8 @@ def call(request: Message, arguments: Message, wire: Wire, ledger: Ledger) -> No
     time.sleep(arguments["seconds"])
     if how == "die":
         os._exit(3)
+    elif how == "cut":
+        wire.cut()
     elif how == "broken":
         wire.broken(request)
     elif how == "error":
@@ -107,6 +154,7 @@ def params_token(request: Message) -> object:
 
 class Lines(Wire):
     def __init__(self) -> None:
+        super().__init__()
         self._lock = threading.Lock()
 
     def _write(self, data: bytes) -> None:
@@ -124,13 +172,14 @@ class Lines(Wire):
     def broken(self, request: Message) -> None:
         self._write(b'{"jsonrpc":"2.0","id":%d,"result":{"cut": nul\n' % request["id"])
 
+    def cut(self) -> None:
+        os._exit(3)
+
 
 def stdio(ledger: Ledger) -> None:
     wire = Lines()
     for line in sys.stdin.buffer:
-        message = json.loads(line)
-        if "id" in message and "method" in message:
-            threading.Thread(target=serve, args=(message, wire, ledger), daemon=True).start()
+        wire.take(json.loads(line), ledger)
 
 
 # -- HTTP
@@ -140,6 +189,7 @@ class Events(Wire):
     """The answer to one POST: as JSON when it is the first thing said and no stream was asked for, else as events."""
 
     def __init__(self, handler: BaseHTTPRequestHandler, stream: bool, *headers: str) -> None:
+        super().__init__()
         self._handler = handler
         self._headers = headers
         self._stream = stream
@@ -170,6 +220,10 @@ class Events(Wire):
         self._head("Content-Type: application/json", "Content-Length: 1000")
         self._handler.wfile.write(b'{"jsonrpc":')
         self._handler.close_connection = True
+
+    def cut(self) -> None:
+        self._handler.close_connection = True
+        self._handler.connection.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
         if self._begun:
@@ -202,12 +256,12 @@ def http(ledger: Ledger, port: int) -> None:
                 return self.short("202 Accepted")
             arguments = request.get("params", {}).get("arguments", {})
             new = [f"Mcp-Session-Id: {session}"] if request["method"] == "initialize" else []
-            wire = Events(self, arguments.get("stream", False), *new)
+            wire = Events(self, arguments.get("stream", "notifications" in request.get("params", {})), *new)
             serve(request, wire, ledger)
             if arguments.get("how") == "never":
                 time.sleep(1)
                 self.close_connection = True
-            else:
+            elif arguments.get("how") != "cut":
                 wire.end()
             return None
 
@@ -235,7 +289,8 @@ class Stream(Wire):
     """The one stream of a client; a thread of the server writes what is put here."""
 
     def __init__(self) -> None:
-        self.said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        super().__init__()
+        self.said: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
     def send(self, message: Message) -> None:
         self.said.put(b"data: " + json.dumps(message).encode() + b"\n\n")
@@ -245,6 +300,9 @@ class Stream(Wire):
 
     def broken(self, request: Message) -> None:
         self.said.put(b'data: {"jsonrpc":"2.0","id":%d,"result":{"cut": nul\n\n' % request["id"])
+
+    def cut(self) -> None:
+        self.said.put(None)
 
 
 def sse(ledger: Ledger, port: int) -> None:
@@ -263,17 +321,20 @@ def sse(ledger: Ledger, port: int) -> None:
             self.wfile.write(f"event: endpoint\ndata: /messages?{number}\n\n".encode())
             while True:
                 try:
-                    self.wfile.write(stream.said.get(timeout=0.5))
+                    said = stream.said.get(timeout=0.5)
                 except queue.Empty:
-                    self.wfile.write(b":\n\n")  # finds out whether the client has left
+                    said = b":\n\n"  # finds out whether the client has left
+                if said is None:
+                    return
+                self.wfile.write(said)
 
         def do_POST(self) -> None:
             message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             stream = streams.get(self.path.partition("?")[2])
             status = "202 Accepted" if stream is not None else "404 Not Found"
             self.wfile.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
-            if stream is not None and "id" in message and "method" in message:
-                threading.Thread(target=serve, args=(message, stream, ledger), daemon=True).start()
+            if stream is not None:
+                stream.take(message, ledger)
 
         def log_message(self, *_: object) -> None:
             """Nothing."""
@@ -288,6 +349,7 @@ def sse(ledger: Ledger, port: int) -> None:
 
 class Frames(Wire):
     def __init__(self, connection: Any) -> None:
+        super().__init__()
         self._connection = connection
 
     def _write(self, text: str | bytes) -> None:
@@ -308,6 +370,10 @@ class Frames(Wire):
     def broken(self, request: Message) -> None:
         self._write(f'{{"jsonrpc":"2.0","id":{request["id"]},"result":{{"cut": nul')
 
+    def cut(self) -> None:
+        with suppress(OSError):  # another call has cut it
+            self._connection.socket.shutdown(socket.SHUT_RDWR)
+
 
 def websocket(ledger: Ledger, port: int) -> None:
     import logging
@@ -321,9 +387,7 @@ def websocket(ledger: Ledger, port: int) -> None:
         wire = Frames(connection)
         try:
             for text in connection:
-                message = json.loads(text)
-                if "id" in message and "method" in message:
-                    threading.Thread(target=serve, args=(message, wire, ledger), daemon=True).start()
+                wire.take(json.loads(text), ledger)
         except ConnectionClosed:
             return
 
@@ -336,9 +400,15 @@ def websocket(ledger: Ledger, port: int) -> None:
 
 
 class Direct(Wire):
-    def __init__(self, send: Callable[[Message], None]) -> None:
+    def __init__(self, send: Callable[[Message], None], gone: Callable[[], bool]) -> None:
+        super().__init__()
         self._send = send
+        self._gone = gone
         self.reply: Message | None = None
+
+    @property
+    def gone(self) -> bool:  # type: ignore[override]
+        return self._gone()
 
     def send(self, message: Message) -> None:
         if "method" in message:
@@ -348,6 +418,9 @@ class Direct(Wire):
 
     def broken(self, request: Message) -> None:
         raise ArithmeticError("broken on purpose")
+
+    def cut(self) -> None:
+        raise ArithmeticError("cut on purpose")
 
 
 if __name__ == "__main__":

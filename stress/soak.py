@@ -12,27 +12,21 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
-import os
 import random
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import server as peer
+from rig import AMPLE, GRACE, OLDER, Connection, NetServer, Residue, handler, memory, seeded, stdio
 
 from snodo_client import Client, McpError, Ok, Progress
-from snodo_client.engine.call import Call
 
-SERVER = str(Path(peer.__file__).resolve())
 THREADS = 4  # per connection
-AMPLE = 20.0  # seconds, for calls that are answered
-GRACE = 2.0  # seconds a deadline may be late on a busy machine
 LATE = 0.75  # seconds after the deadline that an answer comes: one that is there when a late caller looks counts
 GROWTH = 48  # MiB of memory between the first third and the end
 
@@ -55,7 +49,6 @@ PLAN: dict[str, tuple[int, set[str]]] = {
 }
 FAULTS = set(PLAN) - {"plain", "list", "progress"}
 DISTURBED = {"closed", "exited", "unreachable", "session_lost"}
-OLDER = "2025-11-25"
 
 
 class Cancelled(Exception):
@@ -84,40 +77,6 @@ class Tally:
                 self.wrong.append(fault)
 
 
-class Connection:
-    """One client that threads share, and how to make the next when it is lost."""
-
-    def __init__(self, name: str, connect: Callable[[], Client], restart: Callable[[], None] | None = None) -> None:
-        self.name = name
-        self.connect = connect
-        self.restart = restart  # kills the server and starts it again; None where the server is the client's own
-        self.lock = threading.Lock()
-        self.client = connect()
-        self.trouble = 0  # how many disturbances there were
-        self.troubled = 0  # how many of them are not over
-
-    def disturb(self, began: bool) -> None:
-        with self.lock:
-            self.trouble += began
-            self.troubled += 1 if began else -1
-
-    def renew(self, lost: Client) -> None:
-        """Connect again, unless somebody has already."""
-        with self.lock:
-            if self.client is not lost:
-                return
-            lost.close()
-            end = time.monotonic() + AMPLE
-            while True:
-                try:
-                    self.client = self.connect()
-                    break
-                except McpError:
-                    if time.monotonic() > end:
-                        raise
-                    time.sleep(0.05)
-
-
 class Caller:
     """One thread of the load."""
 
@@ -142,8 +101,7 @@ class Caller:
 
     def one(self, how: str, token: str) -> None:
         connection = self.connection
-        with connection.lock:
-            client, trouble, troubled = connection.client, connection.trouble, connection.troubled
+        client, before = connection.look()
         timeout = self.random.uniform(0.02, 0.3) if how in ("late", "never", "foreign") else AMPLE
         seen: list[float] = []
         if how in ("close", "die", "restart"):
@@ -156,8 +114,7 @@ class Caller:
         except BaseException as escaped:
             outcome, fault = f"raised {type(escaped).__name__}", f"{token} {how}: raised {escaped!r}"
         took = time.monotonic() - started
-        with connection.lock:
-            ended = troubled > 0 or connection.trouble != trouble or connection.client is not client
+        ended = not connection.quiet(client, before)
         if how in ("close", "die", "restart"):
             connection.disturb(began=False)
         allowed = PLAN[how][1] | (DISTURBED if ended else set())
@@ -217,71 +174,13 @@ class Caller:
         return "ok", None if got == token else f"{token}: the answer to {got}"
 
 
-class NetServer:
-    """A server process behind connections by "http", "sse" or "websocket", always at the same port."""
-
-    def __init__(self, kind: str, ledger: str) -> None:
-        self._kind = kind
-        self._ledger = ledger
-        self._port = 0
-        self._lock = threading.Lock()
-        self._start()
-        self.url = f"{'ws' if kind == 'websocket' else 'http'}://127.0.0.1:{self._port}/mcp"
-
-    def _start(self) -> None:
-        command = [sys.executable, SERVER, self._kind, self._ledger, str(self._port)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self._port = int(self._process.stdout.readline())
-
-    def stop(self) -> None:
-        assert self._process.stdout is not None
-        self._process.kill()
-        self._process.wait()
-        self._process.stdout.close()
-
-    def restart(self) -> None:
-        with self._lock:
-            self.stop()
-            self._start()
-
-
-def handler(ledger: peer.Ledger) -> Callable[[Any, Any], Any]:
-    def handle(message: Any, context: Any) -> Any:
-        wire = peer.Direct(context.send)
-        peer.serve(message, wire, ledger)
-        if message.get("params", {}).get("arguments", {}).get("how") == "never":
-            while not context.cancelled:
-                time.sleep(0.01)
-        return wire.reply or {}
-
-    return handle
-
-
-def memory() -> int:
-    """MiB of this process."""
-    pages = Path("/proc/self/statm")
-    return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20 if pages.exists() else 0
-
-
-def descriptors() -> int:
-    here = Path("/proc/self/fd")
-    return len(list(here.iterdir())) if here.exists() else 0
-
-
-def children() -> int:
-    me = os.getpid()
-    stats = [stat.read_text() for stat in Path("/proc").glob("[0-9]*/stat") if stat.exists()]
-    return sum(stat.rpartition(")")[2].split()[1] == str(me) for stat in stats)
-
-
 def load(seconds: float, seed: int, ledger: str, tally: Tally) -> int:
     """Run it. The growth of memory in MiB."""
     web, older_web, sse, websocket = servers = [
         NetServer(kind, ledger) for kind in ("http", "http", "sse", "websocket")
     ]
     book = peer.Ledger(ledger)
-    process: Any = ("stdio", sys.executable, [SERVER, "stdio", ledger])
+    process = stdio(ledger)
     connections = [
         Connection("stdio", lambda: Client.connect(process)),
         Connection("http", lambda: Client.connect(web.url), web.restart),
@@ -316,38 +215,20 @@ def load(seconds: float, seed: int, ledger: str, tally: Tally) -> int:
     return growth
 
 
-def leaks(threads: int, files: int, processes: int) -> list[str]:
-    """What is left a while after everything was closed: idle threads take five seconds to end."""
-    end = time.monotonic() + 15
-    while True:
-        gc.collect()
-        calls = sum(isinstance(found, Call) for found in gc.get_objects())
-        left = {
-            "threads": threading.active_count() - threads,
-            "file descriptors": descriptors() - files,
-            "children": children() - processes,
-            "calls": calls,
-        }
-        found = [f"{number} {what}" for what, number in left.items() if number > 0]
-        if not found or time.monotonic() > end:
-            return found
-        time.sleep(0.1)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0, help="how long to call (default 20)")
     parser.add_argument("--seed", type=int, default=None, help="of the random choices; threads still race")
     options = parser.parse_args()
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
+    seed = seeded(options.seed)
     logging.getLogger("snodo_client").setLevel(logging.CRITICAL)  # faults are logged, and there are many
     tally = Tally()
-    threads, files, processes = threading.active_count(), descriptors(), children()
+    residue = Residue()
     with tempfile.TemporaryDirectory() as folder:
         ledger = str(Path(folder) / "ledger")
         growth = load(options.seconds, seed, ledger, tally)
         ran = Counter(Path(ledger).read_text().split())
-    left = leaks(threads, files, processes)
+    left = residue.left()
     if growth > GROWTH:
         left.append(f"{growth} MiB of memory")
     doubled = [token for token, times in ran.items() if times > 1]

@@ -40,11 +40,15 @@ class Peers:
     node: a Node that is new enough for the official suite.
     packages: the ``node_modules`` folder with the npm packages.
     binaries: the ``node_modules`` folder with the npm packages built for this machine alone; None where there are none.
+    apps: the Python with Django, gunicorn, Celery and Redis.
     """
 
-    def __init__(self, modern: Path, legacy: Path, node: Path, packages: Path, binaries: Path | None) -> None:
+    def __init__(
+        self, modern: Path, legacy: Path, node: Path, packages: Path, binaries: Path | None, apps: Path
+    ) -> None:
         self.modern = modern
         self.legacy = legacy
+        self.apps = apps
         self.node = node
         self.packages = packages
         self.binaries = binaries
@@ -90,7 +94,8 @@ def install() -> Peers:
     machine = f"{platform.system()}-{platform.machine()}".lower()
     pinned = (PEER_SETS / f"{machine}.txt").exists()
     binaries = _installed(machine, build) / "node_modules" if pinned else None
-    return Peers(modern, legacy, node, packages, binaries)
+    apps = _installed("apps", _build_python) / "bin" / "python"
+    return Peers(modern, legacy, node, packages, binaries, apps)
 
 
 def _installed(name: str, build: Callable[[Path, Path], None]) -> Path:

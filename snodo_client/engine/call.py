@@ -36,8 +36,10 @@ class Call:
 
     `delivery` says what is known of the request on the wire: "not_sent" (no byte of it left this process), "accepted"
     (the local transport took all of it) or "unknown". `status` is the HTTP status of the current answer, None
-    elsewhere. `wake` is set by a transport whose owner may be blocked outside the mailbox; it must be safe from any
-    thread and after the exchange is over. `told` is called once, by whoever settles the call; in a signal handler, too.
+    elsewhere. `credential` is a fingerprint of what it was sent with, for a cache; None without one, or when that
+    cannot be told. `wake` is set by a transport whose owner may be blocked outside the mailbox; it must be safe from
+    any thread and after the exchange is over. `told` is called once, by whoever settles the call; in a signal handler,
+    too.
     """
 
     __slots__ = (
@@ -45,6 +47,7 @@ class Call:
         "_mailbox",
         "_settled",
         "body",
+        "credential",
         "deadline",
         "delivery",
         "id",
@@ -71,6 +74,7 @@ class Call:
         self.link: Link | None = None
         self.delivery: Delivery = "not_sent"
         self.status: int | None = None
+        self.credential: bytes | None = None
         self.wake: Callable[[], None] = _nothing
         # Where it is kept what the owner's callbacks raised, beside the outcome of that; None where it is just raised.
         self.raised: list[tuple[Outcome, BaseException]] | None = None
@@ -78,6 +82,11 @@ class Call:
         self._mailbox: Mailbox[Message | bytes | McpError | None] = Mailbox()
         # An atomic setdefault decides who is first; unlike a lock it is safe in a signal handler.
         self._settled: dict[None, Outcome] = {}
+
+    @property
+    def begun(self) -> bool:
+        """Whether a subscription was acknowledged: nothing of it is sent again."""
+        return False
 
     @property
     def message(self) -> Message:
@@ -170,12 +179,13 @@ class Call:
 
     def finish(self, outcome: Outcome) -> bool:
         """For everybody else: settle the call. True when this was the first terminal event; the owner is woken then."""
-        if self._settled.setdefault(None, outcome) is not outcome:
-            return False
-        self._mailbox.put(None)
-        self.wake()
-        self.told()
-        return True
+        try:
+            return self._settled.setdefault(None, outcome) is outcome
+        finally:  # also when a signal handler raises right after that: others wait
+            if self._settled.get(None) is outcome:
+                self._mailbox.put(None)
+                self.wake()
+                self.told()
 
     def forked(self, error: McpError) -> None:
         """In the child of a fork: settle the call there, and leave what carries it to the parent."""

@@ -62,6 +62,11 @@ class Catalog:
         """The schemas of a tool, None when it was not listed."""
         return self._definitions.get(name) if isinstance(name, str) else None
 
+    def changed(self, method: str, params: dict[str, Any]) -> None:
+        """A list changed, as this notification tells: what is remembered of the tools may be wrong."""
+        if method == "notifications/tools/list_changed":
+            self.clear()
+
     def clear(self) -> None:
         with self._lock:
             self._annotations.clear()

@@ -81,11 +81,6 @@ class Checking:
         data = {"tool": name, "path": problem.path, "rule": problem.rule, "result": outcome.value}
         return local_error("invalid_structured_content", text, data=data)
 
-    def forget(self) -> None:
-        """The definitions may have changed."""
-        with self._lock:
-            self._compiled.clear()
-
     def forked(self) -> None:
         """In the child of a fork: whoever held the lock stayed with the parent."""
         self._lock = RLock()

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 class Events:
     """Tells `callback(name, fields)` on the thread of `callbacks`, in order; without a callback nothing.
 
-    negotiated: server, era, version, probed, why. sent: server, id, wire_id, method, version, tool. received: the same
-    and outcome ("ok", "input_required" or "error"), code, reason, seconds since it was sent. retried: id, method, why
-    ("version", "headers", "session", "era" or "input"). cancelled: id, wire_id, method, request_delivery. closed:
-    server, reason.
+    negotiated: server, era, version, probed, why. closed: server, reason; when an agreed connection is lost or the
+    client closed. The others are of a call: server, id, wire_id, method, version, and tool where one is called. `id`
+    stays the same for the whole call; `wire_id` is that of the request on the wire, None when none is.
+
+    sent: no more than that. received: outcome ("ok", "input_required" or "error"), code, reason, and the seconds since
+    it was sent. retried: why ("version", "headers", "session", "era" or "input"). cancelled: request_delivery.
     """
 
     __slots__ = ("_callback", "_callbacks")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import os
+import sys
 from os import getpid
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -23,10 +24,13 @@ SECONDS = 2.5
 
 _open: WeakKeyDictionary[Session, finalize[[Connection, int], Session]] = WeakKeyDictionary()
 _orphans: dict[int, Connection] = {}
+_registered = 0  # the process that has arranged for its end
 
 
 def add(session: Session) -> None:
     """Close the session's connection when the interpreter exits, or the session is no longer used by anybody."""
+    if _registered != getpid():
+        _register()
     if session in _open:
         return
     orphaned = finalize(session, _orphaned, session.connection, session.pid)
@@ -52,6 +56,17 @@ def _close_orphan(connection: Connection) -> None:
         connection.close(Deadline(SECONDS))
     finally:
         _orphans.pop(id(connection), None)
+
+
+def _register() -> None:
+    """Once in a process: those of `multiprocessing` may end without exit handlers, but not without its finalizers."""
+    global _registered
+    _registered = getpid()
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, _close_all, exitpriority=0)
 
 
 def _close_all() -> None:

@@ -172,8 +172,8 @@ class Handlers:
         if kind == "roots" and not self.has(kind):
             return {"roots": self.roots.listed()}
         answer = self._handlers[kind](request)
-        if isinstance(answer, McpError):
-            raise answer
+        if isinstance(answer, McpError) and answer.reason is None:
+            raise answer  # a refusal; the fault of a call the handler made is none
         if not isinstance(answer, Mapping):
             raise InvalidAnswer(f"the {kind} handler gave {type(answer).__name__}, not a mapping")
         given = {name: value for name, value in answer.items() if value is not None}

@@ -30,7 +30,7 @@ from .inbound import Router
 from .lists import Lists
 from .pending import Pending
 from .rounds import PAUSE_SECONDS, Rounds
-from .wishes import PLAIN
+from .wishes import PLAIN, Wishes
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from .checking import Validate
     from .events import OnEvent
     from .inbound import OnListChanged, OnLog, OnNotification
-    from .wishes import Wishes
+    from .keeping import Keeping
+    from .listening import Listening
 
     OnProgress = Callable[[Progress], object]
 
@@ -60,6 +61,7 @@ MAX_WAITING_CALLBACKS = 1000
 # How many messages are read after the deadline, for the answer may be among them.
 MAX_LATE = 1000
 MAX_INPUT_ROUNDS = 10
+ANEW = Wishes(cache="refresh")
 
 
 class Session:
@@ -105,8 +107,11 @@ class Session:
         self._rounds = Rounds(handlers, max_input_rounds)
         self._cancelling = Cancelling(connection, self._control, self.events)
         self._corrections = Corrections(connection, self.catalog, self.ready, self._listed)
+        self._keeping = None if cache is None else _keeping(cache, connection)
+        if self._keeping is not None:
+            self.router.on_stale.append(self._keeping.cache.changed)
         self._checking = Checking(validate, self.catalog, connection, self._listed)
-        self.router.on_stale.append(self._stale)
+        self.router.on_stale.append(self.catalog.changed)
         self.lists = Lists(self.call, connection, self.catalog, max_pages)
         self._relist: Flight[list[Any]] = Flight("listing the tools")
 
@@ -173,6 +178,25 @@ class Session:
         wrong = self._checking.arguments(call, wishes.definition)
         if wrong is not None:
             return wrong
+        if self._keeping is not None and wishes.cache != "bypass":
+            return self._kept(self._keeping, call, on_progress, wishes)
+        return self._asked(call, on_progress, wishes)
+
+    def _kept(self, keeping: Keeping, call: Call, on_progress: OnProgress | None, wishes: Wishes) -> Outcome:
+        """The outcome, from the cache or for it."""
+        link = self.ready(call.deadline)
+        if isinstance(link, McpError):
+            return link
+        call.request = _fitted(call.request, link.version)
+        ticket = keeping.begin(call, link, wishes.cache)
+        if isinstance(ticket, Ok):
+            return ticket
+        outcome = self._asked(call, on_progress, wishes)
+        if ticket is not None and call.link is link:
+            keeping.keep(ticket, call, outcome)
+        return outcome
+
+    def _asked(self, call: Call, on_progress: OnProgress | None, wishes: Wishes) -> Outcome:
         outcome = self._perform(call, on_progress)
         if isinstance(outcome, InputRequired) and self._rounds.wanted(wishes.answer_input):
             outcome = self._with_input(call, outcome, on_progress)
@@ -191,6 +215,13 @@ class Session:
             why = "The client's time for this request is over" if over else "The client stopped waiting"
             self._cancelling.tell(call, why)
         self._forget(call)
+
+    def let_go(self, call: Call, error: McpError, why: str) -> bool:
+        """End a call from outside, and tell the server in the background. True when this was its end."""
+        first = call.finish(error)
+        if first:
+            self._cancelling.tell(call, why)
+        return first
 
     def abandon(self, call: Call, error: McpError) -> None:
         """End a prepared call that cannot be run."""
@@ -215,6 +246,8 @@ class Session:
                 return refused
             call.request = _fitted(call.request, link.version)
             outcome = self._attempt(call, link, on_progress)
+            if call.begun:
+                return outcome
             after = self._corrections.after(call, link, outcome, made)
             if not isinstance(after, Again):
                 return after
@@ -273,14 +306,11 @@ class Session:
             self._answered(call)
         return outcome
 
-    def _stale(self, method: str, params: dict[str, Any]) -> None:
-        if method == "notifications/tools/list_changed":
-            self.catalog.clear()
-            self._checking.forget()
-
     def _listed(self, deadline: Deadline) -> list[Any] | McpError:
         """The definitions of the tools, listed anew; once for all who want that."""
-        return self._relist.run(lambda limit: self.lists.whole("tools", Request("tools/list"), limit), deadline)
+        return self._relist.run(
+            lambda limit: self.lists.whole("tools", Request("tools/list"), limit, wishes=ANEW), deadline
+        )
 
     def _receive(self, call: Call, link: Link, exchange: Iterator[Message], on_progress: OnProgress | None) -> Outcome:
         method, wire_id, late = call.request.method, call.wire_id or 0, 0
@@ -293,6 +323,9 @@ class Session:
                 if astray is None and "id" in message and type(message["id"]) is not int:
                     self.router.tolerate(message, link)
                 return astray or results.decode(message, method, link.name, call.status, call.request.version)
+            if call.listens:
+                call.put(message)
+                continue
             progress = _progress_of(message, wire_id) if call.wants_progress else None
             settled = call.outcome
             if settled is not None:
@@ -307,6 +340,31 @@ class Session:
             call.deadline.extend()
             if on_progress is not None and not call.deadline.over:
                 on_progress(Progress(progress))
+
+    # -- subscriptions
+
+    def listen(
+        self, request: Request, *, timeout: float, idle_timeout: float | None, buffer: int
+    ) -> Listening | McpError:
+        """Open a subscription, and wait until it is acknowledged."""
+        from .listening import Listening
+
+        listening = Listening(
+            next(self._ids),
+            request,
+            self,
+            timeout=timeout,
+            idle_timeout=idle_timeout,
+            buffer=buffer,
+            stale=self._unheard,
+        )
+        self._live[listening.id] = listening
+        return listening.open()
+
+    def _unheard(self, accepted: dict[str, Any]) -> None:
+        """A subscription ended: changes of what it was for are not told any more."""
+        if self._keeping is not None:
+            self._keeping.cache.stale(accepted)
 
     # -- cancelling
 
@@ -386,6 +444,13 @@ class Session:
     @property
     def closed(self) -> bool:
         return self.connection.closed or self.connection.lost
+
+
+def _keeping(store: Store, connection: Connection) -> Keeping:
+    from ..cache import Cache
+    from .keeping import Keeping
+
+    return Keeping(Cache(store, connection.identity.capabilities), connection)
 
 
 def _fitted(request: Request, version: str) -> Request:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import jsonrpc
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -14,6 +16,15 @@ if TYPE_CHECKING:
 
 # What only the request of a later round has.
 MEMBERS = ("inputResponses", "requestState")
+
+
+def can_go_back(asked: InputRequired) -> bool:
+    """Whether the ids and the state can be sent back: a server can write half a character, and no message holds one."""
+    try:
+        jsonrpc.encode([*asked.requests, asked.request_state])
+    except ValueError:
+        return False
+    return True
 
 
 def without_members(params: dict[str, Any]) -> dict[str, Any]:

@@ -11,15 +11,23 @@
 
 `Client.direct(server)` calls it in process; `server.serve_http()` is a context manager with a `url`; a script that ends
 in `server.serve_stdio()` is a stdio server. `python -m snodo_client.testing stdio` serves the demo.
+
+For code that has more than one thing going on: `Call.ask` and `inputs` for questions to the client, `Gate` for calls
+that are to take as long as the test says, `Server.emit` and `Subscription` for changes, `Server.cache` and
+`Server.seen` for caches.
 """
 
+from snodo_client.testing import inputs
 from snodo_client.testing.call import Call, Context
 from snodo_client.testing.content import Block, Structured, audio, embedded, image, link, text
 from snodo_client.testing.errors import ClientError, NeedInput, RpcError, ToolError
 from snodo_client.testing.faults import Fault
+from snodo_client.testing.gate import Gate
+from snodo_client.testing.received import Received
 from snodo_client.testing.replies import Raw
-from snodo_client.testing.server import Received, Server
+from snodo_client.testing.server import Server
 from snodo_client.testing.session import Session
+from snodo_client.testing.subscriptions import Subscription
 
 __all__ = [
     "Block",
@@ -27,6 +35,7 @@ __all__ = [
     "ClientError",
     "Context",
     "Fault",
+    "Gate",
     "NeedInput",
     "Raw",
     "Received",
@@ -34,10 +43,12 @@ __all__ = [
     "Server",
     "Session",
     "Structured",
+    "Subscription",
     "ToolError",
     "audio",
     "embedded",
     "image",
+    "inputs",
     "link",
     "text",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from snodo_client.testing import inputs
 from snodo_client.testing.errors import MISSING_CAPABILITY, NeedInput, RpcError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _TICK = 0.02  # seconds between looks at `cancelled`
 
 
 class Context(Protocol):
-    """The connection's side of one request."""
+    """The connection's side of one request. One with a `keep_alive()` has it called while a handler waits."""
 
     @property
     def auth(self) -> Any:
@@ -41,8 +42,16 @@ def pause(context: Context, seconds: float) -> bool:
         left = end - time.monotonic()
         if left <= 0:
             return True
+        keep_alive(context)
         time.sleep(min(left, _TICK))
     return False
+
+
+def keep_alive(context: Context) -> None:
+    """Give the connection an occasion to say that it is still there."""
+    say = getattr(context, "keep_alive", None)
+    if say is not None:
+        say()
 
 
 class Call:
@@ -63,6 +72,7 @@ class Call:
         self.auth = context.auth
         self.answers: dict[str, Any] = {}
         self.attempt = 1
+        self.caching: tuple[Any, Any] | None = None
         self.context = context
 
     @property
@@ -113,21 +123,34 @@ class Call:
             params["logger"] = logger
         self.notify("notifications/message", params)
 
-    def ask(self, key: str, request: dict[str, Any]) -> dict[str, Any]:
-        """The caller's answer to `request` (`{"method": ..., "params": ...}`), or the end of this attempt.
+    def ask(self, key: str, request: dict[str, Any], *, state: bool | str = True) -> dict[str, Any]:
+        """The caller's answer to `request`, which `inputs` makes, or the end of this attempt.
 
         Spec: basic/patterns/mrtr. The handler runs again from its start when the client retries; answers of earlier
-        attempts are still there. A client of an older revision is sent the request and the handler waits: for at most
-        60 seconds (TimeoutError), and `ClientError` is raised when it answers with an error.
+        attempts are still there, unless `state=False` (see `NeedInput`). A client of an older revision is sent the
+        request and the handler waits: for at most 60 seconds (TimeoutError), and `ClientError` is raised when it
+        answers with an error.
         """
-        return self.ask_all({key: request})[key]
+        return self.ask_all({key: request}, state=state)[key]
 
-    def ask_all(self, requests: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    def ask_all(self, requests: Mapping[str, dict[str, Any]], *, state: bool | str = True) -> dict[str, dict[str, Any]]:
         """The answers to several requests, asked for together."""
         missing = {key: request for key, request in requests.items() if key not in self.answers}
         if missing:
-            raise NeedInput(missing)
+            raise NeedInput(missing, state=state)
         return {key: self.answers[key] for key in requests}
+
+    def visit(self, key: str, message: str, address: str) -> dict[str, Any]:
+        """Have a person open a page before the request can be served; the answer, as to `ask`.
+
+        A client of 2025-11-25 is refused with -32042 and told of the page; one that sends the same request again has
+        been there. Those of still older revisions cannot be asked (spec: 2025-11-25, client/elicitation).
+        """
+        return self.ask(key, inputs.url(message, address))
+
+    def cache(self, ttl_ms: Any, cache_scope: Any = "private") -> None:
+        """The caching hints of this result, where it is one that can be cached; see `Server.cache`."""
+        self.caching = ttl_ms, cache_scope
 
     def require(self, **capabilities: dict[str, Any]) -> None:
         """Refuse the request unless the client declared these, e.g. `require(elicitation={"url": {}})`.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from snodo_client.testing import inputs
 from snodo_client.testing.call import LOG_LEVELS, Call
 from snodo_client.testing.content import Structured
 from snodo_client.testing.errors import ToolError
@@ -22,36 +23,23 @@ _WEATHER = {
     "properties": {"region": {"type": "string"}, "celsius": {"type": "number"}, "sky": {"type": "string"}},
     "required": ["region", "celsius", "sky"],
 }
-_CONFIRM = {
-    "method": "elicitation/create",
-    "params": {
-        "mode": "form",
-        "message": "Deploy to production?",
-        "requestedSchema": {
-            "type": "object",
-            "properties": {"confirm": {"type": "boolean", "title": "Yes, deploy"}, "note": {"type": "string"}},
-            "required": ["confirm"],
-        },
+_CONFIRM = inputs.form(
+    "Deploy to production?",
+    {"confirm": {"type": "boolean", "title": "Yes, deploy"}, "note": {"type": "string"}},
+    required=["confirm"],
+)
+_SIGN_UP = inputs.form(
+    "Sign up for the newsletter",
+    {
+        "email": {"type": "string", "title": "Address", "format": "email"},
+        "name": {"type": "string", "default": "Anonymous"},
+        "issues": {"type": "integer", "minimum": 1, "maximum": 12, "default": 4},
+        "html": {"type": "boolean", "default": True},
+        "topic": {"type": "string", "enum": ["news", "science", "sport"], "default": "science"},
     },
-}
-_SIGN_UP = {
-    "method": "elicitation/create",
-    "params": {
-        "mode": "form",
-        "message": "Sign up for the newsletter",
-        "requestedSchema": {
-            "type": "object",
-            "properties": {
-                "email": {"type": "string", "title": "Address", "format": "email"},
-                "name": {"type": "string", "default": "Anonymous"},
-                "issues": {"type": "integer", "minimum": 1, "maximum": 12, "default": 4},
-                "html": {"type": "boolean", "default": True},
-                "topic": {"type": "string", "enum": ["news", "science", "sport"], "default": "science"},
-            },
-            "required": ["email"],
-        },
-    },
-}
+    required=["email"],
+)
+_QUESTIONS = ["What is your name?", "What is your quest?", "What is your favourite colour?"]
 
 
 def demo_server() -> Server:
@@ -119,6 +107,15 @@ def _add_tools(server: Server) -> None:
             call.log(level, message, logger="announce")
         return f"announced {message}"
 
+    @server.tool
+    def install(name: str) -> str:
+        """Add a tool of this name, which says hello, and tell those who want to hear of new tools."""
+        if name in server.tools:
+            raise ToolError(f"there is a tool {name}")
+        server.tool(name=name, description="Say hello.")(lambda: f"hello from {name}")
+        server.emit("notifications/tools/list_changed")
+        return "installed"
+
     @server.tool(task_support="optional")
     def research(topic: str, call: Call, seconds: float = 0.1, confirm: bool = False) -> str:
         """Look into a topic in three steps, which may take long. Asks first if it is to."""
@@ -139,16 +136,25 @@ def _add_tools_that_ask(server: Server) -> None:
         return {"action": answer.get("action"), **answer.get("content", {})}
 
     @server.tool
+    def interview(call: Call) -> list[str]:
+        """Ask three questions, one after the other, and give what was answered."""
+        answers: list[str] = []
+        for number, question in enumerate(_QUESTIONS, 1):
+            answer = call.ask(f"question-{number}", inputs.form(question, {"answer": {"type": "string"}}))
+            if answer.get("action") != "accept":
+                break
+            answers.append(str(answer.get("content", {}).get("answer")))
+        return answers
+
+    @server.tool
     def roots(call: Call) -> list[str]:
         """List the directories that the client shares."""
-        return [root["uri"] for root in call.ask("roots", {"method": "roots/list", "params": {}})["roots"]]
+        return [root["uri"] for root in call.ask("roots", inputs.roots())["roots"]]
 
     @server.tool
     def poem(topic: str, call: Call) -> str:
         """Have the client's model write a poem."""
-        messages = [{"role": "user", "content": {"type": "text", "text": f"A poem on {topic}"}}]
-        params = {"messages": messages, "maxTokens": 100}
-        answer = call.ask("poem", {"method": "sampling/createMessage", "params": params})
+        answer = call.ask("poem", inputs.sampling(f"A poem on {topic}"))
         return f"{answer['model']}: {answer['content']['text']}"
 
 

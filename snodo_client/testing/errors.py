@@ -18,6 +18,7 @@ INTERNAL_ERROR = -32603
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
+URL_NEEDED = -32042  # of 2025-11-25
 RESOURCE_NOT_FOUND = -32002  # of the revisions before 2026-07-28
 
 _STATUS = {
@@ -83,10 +84,23 @@ class NeedInput(Exception):
 
     A client of an older revision is asked at once instead, and then the handler runs again.
 
-    `requests` maps keys of your choice to `{"method": ..., "params": ...}`. An empty mapping sends a `requestState`
-    alone, which tells the client to try again. Spec: basic/patterns/mrtr.
+    `requests` maps keys of your choice to `{"method": ..., "params": ...}`, as `inputs` makes them. An empty mapping
+    sends a `requestState` alone, which tells the client to try again. `state=True` keeps the answers so far in a sealed
+    state; a string is sent as it is, and must come back so; with `state=False` there is none, and the next attempt has
+    no answers but its own. Spec: basic/patterns/mrtr.
     """
 
-    def __init__(self, requests: Mapping[str, dict[str, Any]]) -> None:
+    def __init__(self, requests: Mapping[str, dict[str, Any]], *, state: bool | str = True) -> None:
+        if state is False and not requests:
+            raise ValueError("an input round has requests, a state, or both")
         super().__init__(*requests)
         self.requests = dict(requests)
+        self.state = state
+
+
+class NoReply(Exception):
+    """Never answer the request; `broken` ends its connection, over stdio the process, without a word."""
+
+    def __init__(self, *, broken: bool = False) -> None:
+        super().__init__()
+        self.broken = broken

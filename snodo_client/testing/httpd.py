@@ -7,6 +7,7 @@ threads and sockets are in `listener.py`.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
@@ -48,8 +49,10 @@ class HttpServing(Serving):
         sessions: bool = True,
         offers: Collection[str] = ("GET", "DELETE"),
         polling: float | None = None,
+        keep_alive: float | None = None,
     ) -> None:
         self.sse = sse
+        self.keep_alive = keep_alive
         self.max_body_bytes = max_body_bytes
         self.sessions = sessions
         self.polling = polling
@@ -170,6 +173,8 @@ class _Exchange:
         self.broken = False
         self._handler = handler
         self._sse = handler.serving.sse
+        self._interval = handler.serving.keep_alive
+        self._spoke = time.monotonic()
         self._streaming = False
         self._finished = False
         self._lock = threading.Lock()
@@ -184,7 +189,13 @@ class _Exchange:
     def send(self, message: dict[str, Any]) -> None:
         always = str(message.get("method", "")).startswith("notifications/subscriptions/")
         if self._streaming or self._sse is not False or always:
-            self._event(encode(message))
+            self._put(event(encode(message)))
+
+    def keep_alive(self) -> None:
+        """Send a comment when nothing was sent for a while."""
+        due = self._interval is not None and time.monotonic() - self._spoke >= self._interval
+        if due and (self._streaming or self._sse is not False):
+            self._put(b": still here\n\n")
 
     def finish(self, reply: Reply) -> None:
         """Send the reply and end the response."""
@@ -204,17 +215,17 @@ class _Exchange:
         if self._streaming or (streams and reply.raw is None and reply.status == 200 and reply.message is not None):
             head = b"" if self._streaming else self._handler.stream_head()
             sent = reply.payload() if reply.raw is not None else event(reply.payload()) * reply.copies
-            self._handler.write(head, chunk(sent) + LAST_CHUNK, reply.drip)
+            self._handler.write(head, (chunk(sent) if sent else b"") + LAST_CHUNK, reply.drip)
         else:
             self._handler.plain(reply)
 
-    def _event(self, data: bytes) -> None:
+    def _put(self, data: bytes) -> None:
         with self._lock:
             if self._finished or self.cancelled:
                 return
             head = b"" if self._streaming else self._handler.stream_head()
-            self._streaming = True
+            self._streaming, self._spoke = True, time.monotonic()
             try:
-                self._handler.write(head, chunk(event(data)))
+                self._handler.write(head, chunk(data))
             except OSError:
                 self.broken = True

@@ -5,6 +5,7 @@ Functions of the session and the call that give a result. Refusals are raised as
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,14 @@ from snodo_client.testing.errors import (
     METHOD_NOT_FOUND,
     RESOURCE_NOT_FOUND,
     UNSUPPORTED_VERSION,
+    URL_NEEDED,
     NeedInput,
     ResourceNotFound,
     RpcError,
 )
 from snodo_client.testing.methods import METHODS, find_resource, served
 from snodo_client.testing.revisions import LEGACY, asked, capabilities, declarable, is_modern, result
+from snodo_client.testing.rounds import subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,12 +56,22 @@ class LegacyCall(Call):
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         super().progress(progress, total, message if self.version >= "2025-03-26" else None)
 
-    def ask_all(self, requests: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    def ask_all(self, requests: Mapping[str, dict[str, Any]], *, state: bool | str = True) -> dict[str, dict[str, Any]]:
         """The answers to several requests, which are asked one after the other."""
         for key, request in requests.items():
             if key not in self.answers:
                 self.answers[key] = self.ask_client(request)
         return {key: self.answers[key] for key in requests}
+
+    def visit(self, key: str, message: str, address: str) -> dict[str, Any]:
+        self.require(elicitation={"url": {}})
+        visits = self.session.server.visits
+        request = json.dumps([key, *subject(self)], sort_keys=True)
+        if request not in visits:
+            visits[request] = os.urandom(8).hex()
+            page = {"mode": "url", "elicitationId": visits[request], "url": address, "message": message}
+            raise RpcError(URL_NEEDED, "A page has to be opened first", {"elicitations": [page]})
+        return {"action": "accept"}
 
     def ask_client(self, request: dict[str, Any]) -> dict[str, Any]:
         """The client's answer to a request, which must be one that it can be asked."""

@@ -69,7 +69,7 @@ class Serving:
 
     def end(self) -> None:
         """Begin to end what ends in its own way, without waiting for it."""
-        self.server.listeners.end()
+        self.server.subscriptions.end()
 
     def __enter__(self) -> Self:
         return self

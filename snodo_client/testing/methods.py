@@ -40,7 +40,7 @@ def _discover(server: Server, call: Call) -> dict[str, Any]:
     result: dict[str, Any] = {
         "supportedVersions": server.modern_versions,
         "capabilities": server.capabilities,
-        **server.caching,
+        **server.caching(call),
     }
     if server.instructions is not None:
         result["instructions"] = server.instructions
@@ -52,7 +52,7 @@ def _list(member: str, entries: Callable[[Server], Mapping[str, Entry]]) -> Call
 
     def handler(server: Server, call: Call) -> dict[str, Any]:
         listed = [entry.definition for entry in list(entries(server).values())]
-        return {**page(member, listed, server.page_size, call), **server.caching}
+        return {**page(member, listed, server.page_size, call), **server.caching(call)}
 
     return handler
 
@@ -94,7 +94,7 @@ def _read_resource(server: Server, call: Call) -> dict[str, Any]:
         raise RpcError(INVALID_PARAMS, "params.uri must be a string")
     entry, arguments = find_resource(server, uri)
     contents = resource_contents(entry.run(call, arguments), uri, entry.definition.get("mimeType"))
-    return {"contents": contents, **server.caching}
+    return {"contents": contents, **server.caching(call)}
 
 
 def find_resource(server: Server, uri: str) -> tuple[Entry, dict[str, str]]:
@@ -146,7 +146,7 @@ def _complete(server: Server, call: Call) -> dict[str, Any]:
 
 
 def _listen(server: Server, call: Call) -> dict[str, Any]:
-    return server.listeners.listen(call, server.capabilities)
+    return server.subscriptions.serve(call, server.capabilities)
 
 
 def _find(entries: Mapping[str, Found], name: Any, kind: str) -> Found:

@@ -24,67 +24,33 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from snodo_client.testing.call import Context
+    from snodo_client.testing.rounds import Rounds
     from snodo_client.testing.server import Server
-    from snodo_client.testing.state import Sealer
-
-INPUT_METHODS = ("tools/call", "prompts/get", "resources/read")
 
 
 class ModernCall(Call):
     """One attempt at a request, with what the earlier attempts have brought."""
 
-    def __init__(self, message: dict[str, Any], context: Context, sealer: Sealer) -> None:
-        super().__init__(message, context)
-        self._sealer = sealer
-        if self.method in INPUT_METHODS:
-            self._open_state()
-
-    def input_required(self, requests: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    def input_required(self, need: NeedInput, rounds: Rounds) -> dict[str, Any]:
         """The result that ends this attempt; checks that the client declared what the requests need."""
-        if self.method not in INPUT_METHODS:
-            raise TypeError(f"{self.method} cannot ask for input")
         needed: dict[str, dict[str, Any]] = {}
-        for request in requests.values():
+        for request in need.requests.values():
             name, parts = needed_for(request)
             needed.setdefault(name, {}).update(parts)
         self.require(**needed)
-        result: dict[str, Any] = {"resultType": "input_required"}
-        if requests:
-            result["inputRequests"] = dict(requests)
-        result["requestState"] = self._sealer.seal(self.answers, self.attempt, self._subject())
-        return result
-
-    def _open_state(self) -> None:
-        state, responses = self.params.get("requestState"), self.params.get("inputResponses", {})
-        if state is not None:
-            try:
-                self.answers, attempts = self._sealer.open(state, self._subject())
-            except (ValueError, AttributeError) as problem:
-                raise RpcError(INVALID_PARAMS, f"Invalid requestState: {problem}") from None
-            self.attempt = attempts + 1
-        if not isinstance(responses, dict) or not all(isinstance(answer, dict) for answer in responses.values()):
-            raise RpcError(INVALID_PARAMS, "inputResponses must map keys to objects")
-        self.answers.update(responses)
-
-    def _subject(self) -> list[Any]:
-        params = {
-            name: value
-            for name, value in self.params.items()
-            if name not in ("_meta", "requestState", "inputResponses")
-        }
-        return [self.method, params, None if self.auth is None else repr(self.auth)]
+        return rounds.required(self, need)
 
 
 class Modern:
     """How a server serves a request of this revision: see `Server.serve`. `headers` when it came over HTTP."""
 
-    __slots__ = ("_headers", "_sealer", "_server")
+    __slots__ = ("_headers", "_rounds", "_server")
 
     maps_codes = True
 
-    def __init__(self, server: Server, sealer: Sealer, headers: Mapping[str, Sequence[str]] | None) -> None:
+    def __init__(self, server: Server, rounds: Rounds, headers: Mapping[str, Sequence[str]] | None) -> None:
         self._server = server
-        self._sealer = sealer
+        self._rounds = rounds
         self._headers = headers
 
     def check(self, message: dict[str, Any]) -> None:
@@ -120,10 +86,11 @@ class Modern:
         handler = METHODS.get(method)
         if handler is None or not served(method, server.capabilities):
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
-        call = ModernCall(message, context, self._sealer)
+        call = ModernCall(message, context)
+        self._rounds.begin(call, strict=server.strict)
         try:
             result = handler(server, call)
         except NeedInput as need:
-            result = call.input_required(need.requests)
+            result = call.input_required(need, self._rounds)
         meta = {f"{META}serverInfo": server.info, **result.get("_meta", {})}
         return {"resultType": "complete", **result, "_meta": meta}

@@ -54,6 +54,14 @@ class Reply:
         self.maps_codes = True
 
     @classmethod
+    def none(cls, *, broken: bool) -> Reply:
+        """No answer at all, to a request that would have one; `broken` ends the connection."""
+        reply = cls(None, 202)
+        reply.copies = 0
+        reply.crash = 1 if broken else None
+        return reply
+
+    @classmethod
     def refusal(cls, message: Mapping[str, Any], error: RpcError, *, maps_codes: bool) -> Reply:
         """The error response to a message."""
         return cls(error_response(message, error), error.status if maps_codes else error.legacy_status)

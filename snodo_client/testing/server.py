@@ -8,23 +8,25 @@ both with `methods.py`. The wires are modules of their own, imported when they a
 from __future__ import annotations
 
 import threading
-from collections import deque
+import time
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from snodo_client.testing.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcError
+from snodo_client.testing.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, NoReply, RpcError
 from snodo_client.testing.modern import Modern
+from snodo_client.testing.received import Received
 from snodo_client.testing.registry import Function, Registry
 from snodo_client.testing.replies import Raw, Reply, error_response
 from snodo_client.testing.revisions import LEGACY, MODERN, is_modern
+from snodo_client.testing.rounds import Rounds
 from snodo_client.testing.session import Session
-from snodo_client.testing.state import Sealer
-from snodo_client.testing.subscriptions import Listeners
+from snodo_client.testing.subscriptions import Subscription, Subscriptions
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from snodo_client.testing.call import Context
+    from snodo_client.testing.call import Call, Context
     from snodo_client.testing.faults import Fault
     from snodo_client.testing.httpd import HttpServing
     from snodo_client.testing.sse import SseServing
@@ -32,31 +34,6 @@ if TYPE_CHECKING:
 
 VERSIONS = (MODERN, *LEGACY)
 _REMEMBERED = 10_000  # messages kept in `calls`
-
-
-class Received:
-    """One message that reached the server. `headers` (HTTP only) maps lower-case names to values."""
-
-    __slots__ = ("headers", "message")
-
-    def __init__(self, message: dict[str, Any], headers: Mapping[str, Sequence[str]]) -> None:
-        self.message = message
-        self.headers = {name: ", ".join(values) for name, values in headers.items()}
-
-    @property
-    def id(self) -> Any:
-        return self.message.get("id")
-
-    @property
-    def method(self) -> Any:
-        return self.message.get("method")
-
-    @property
-    def params(self) -> Any:
-        return self.message.get("params", {})
-
-    def __repr__(self) -> str:
-        return f"<Received {self.method} id={self.id!r}>"
 
 
 class Era(Protocol):
@@ -83,6 +60,13 @@ class Server(Registry):
     `page_size` is the number of entries in a page of every list; `capabilities` replaces what is otherwise told from
     what is registered; `ttl_ms` and `cache_scope` are the caching hints of every cacheable result. `tools`,
     `resources`, `templates` and `prompts` are the registered entries by name or URI and may be edited at any time.
+
+    With `strict=True` input rounds have to be answered to the letter: -32602 where `inputResponses` has other keys than
+    were asked for, which the specification would have a server put up with.
+
+    `subscriptions` are the open `subscriptions/listen` requests (see `Subscription`), `sessions` the clients of older
+    revisions; `calls` is what was received, and `seen` counts it by method. `visits` has the ids of the pages that
+    clients of 2025-11-25 were told to open, by request (see `Call.visit`).
     """
 
     def __init__(
@@ -96,6 +80,7 @@ class Server(Registry):
         versions: Sequence[str] = VERSIONS,
         ttl_ms: int = 0,
         cache_scope: str = "private",
+        strict: bool = False,
     ) -> None:
         super().__init__(capabilities)
         if page_size < 1:
@@ -104,13 +89,16 @@ class Server(Registry):
         self.instructions = instructions
         self.page_size = page_size
         self.versions = list(versions)
-        self.caching = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
-        self.listeners = Listeners()
+        self.strict = strict
+        self.subscriptions = Subscriptions()
+        self.seen: Counter[str] = Counter()
+        self.visits: dict[str, str] = {}
+        self._caching: dict[str | None, tuple[Any, Any]] = {None: (ttl_ms, cache_scope)}
         self._overrides: dict[str, tuple[Callable[[dict[str, Any], Context], Any], bool]] = {}
         self._faults: dict[str, list[_Scripted]] = {}
         self._lock = threading.Lock()
         self._calls: deque[Received] = deque(maxlen=_REMEMBERED)
-        self._sealer = Sealer()
+        self._rounds = Rounds()
         self._sessions: list[Session] = []
         self._direct: Session | None = None
 
@@ -155,10 +143,47 @@ class Server(Registry):
         with self._lock:
             self._faults.clear()
 
-    def emit(self, method: str, params: dict[str, Any] | None = None) -> int:
-        """Send a change notification to the subscriptions and sessions that want it; gives their number."""
-        told = self.listeners.emit(method, params or {})
-        return told + sum(session.changed(method, params or {}) for session in self.sessions)
+    def cache(self, method: str, ttl_ms: Any, cache_scope: Any = "private") -> None:
+        """The caching hints of one method's results; a hint that is None is left out.
+
+        Spec: server/utilities/caching. For a single result there is `Call.cache`. Nothing is checked, so that a test
+        can send anything.
+        """
+        self._caching[method] = ttl_ms, cache_scope
+
+    def caching(self, call: Call) -> dict[str, Any]:
+        """The caching hints of the result of a call, as members of it."""
+        hints = call.caching or self._caching.get(call.method) or self._caching[None]
+        return {name: hint for name, hint in zip(("ttlMs", "cacheScope"), hints, strict=True) if hint is not None}
+
+    def on_subscribe(self, function: Callable[[Subscription], object]) -> Callable[[Subscription], object]:
+        """Have a function open every subscription, in place of `subscription.acknowledge()`.
+
+            @server.on_subscribe
+            def open(subscription: Subscription) -> None:
+                subscription.notify("notifications/tools/list_changed")  # too early
+                subscription.acknowledge({"toolsListChanged": True})     # whatever was asked for
+
+        One that does not acknowledge leaves it waiting; one that raises `RpcError` refuses it.
+        """
+        self.subscriptions.opening = function
+        return function
+
+    def emit(
+        self, method: str, params: dict[str, Any] | None = None, *, times: int = 1, rate: float | None = None
+    ) -> int:
+        """Send a change notification to the subscriptions and sessions that want it; gives how many were sent.
+
+        `times` of them one after the other, or `rate` a second. A client that does not keep up loses some, which are
+        not counted then.
+        """
+        told, begun = 0, time.monotonic()
+        for number in range(times):
+            if rate is not None:
+                time.sleep(max(0.0, begun + number / rate - time.monotonic()))
+            told += self.subscriptions.emit(method, params or {})
+            told += sum(session.changed(method, params or {}) for session in self.sessions)
+        return told
 
     @property
     def calls(self) -> list[Received]:
@@ -185,11 +210,14 @@ class Server(Registry):
         sessions: bool = True,
         offers: Collection[str] = ("GET", "DELETE"),
         polling: float | None = None,
+        keep_alive: float | None = None,
     ) -> HttpServing:
         """Serve Streamable HTTP in the background, at the `url` of the result, until that is closed or its `with` ends.
 
         `sse="auto"` answers with an event stream when a handler sends notifications and with JSON otherwise; `True`
-        always with a stream; `False` with JSON, notifications being lost (subscriptions stream all the same).
+        always with a stream; `False` with JSON, notifications being lost (subscriptions stream all the same). In the
+        2026-07-28 revision, `keep_alive` is the number of seconds after which a stream that has nothing to say carries
+        a comment: that of a subscription, and of a handler in `Call.sleep` or `Gate.hold`.
 
         For clients of older revisions: `sessions=False` keeps nothing between their requests; `offers` are the methods
         taken beside POST, GET for streams of what belongs to no request and DELETE to end a session; with `polling`
@@ -209,6 +237,7 @@ class Server(Registry):
             sessions=sessions,
             offers=offers,
             polling=polling,
+            keep_alive=keep_alive,
         )
 
     def serve_sse(
@@ -264,7 +293,7 @@ class Server(Registry):
 
     def answer(self, message: Any, context: Context, headers: Mapping[str, Sequence[str]] | None = None) -> Reply:
         """What to reply to one decoded message that belongs to no session; `headers` when it came over HTTP."""
-        return self.serve(message, context, Modern(self, self._sealer, headers), headers)
+        return self.serve(message, context, Modern(self, self._rounds, headers), headers)
 
     def serve(
         self, message: Any, context: Context, era: Era, headers: Mapping[str, Sequence[str]] | None = None
@@ -290,8 +319,12 @@ class Server(Registry):
         return reply
 
     def record(self, message: dict[str, Any], headers: Mapping[str, Sequence[str]] | None) -> None:
-        """Keep a message for `calls`."""
-        self._calls.append(Received(message, headers or {}))
+        """Keep a message for `calls`, and count it."""
+        received = Received(message, headers or {})
+        self._calls.append(received)
+        if isinstance(received.method, str):
+            with self._lock:
+                self.seen[received.method] += 1
 
     def opened(self, session: Session) -> None:
         """A client has initialized its session."""
@@ -327,6 +360,8 @@ class Server(Registry):
             return Reply({"jsonrpc": "2.0", "id": message["id"], "result": era.result(message, context)})
         except RpcError as error:
             return Reply.refusal(message, error, maps_codes=era.maps_codes)
+        except NoReply as silence:
+            return Reply.none(broken=silence.broken)
         except Exception as bug:
             from snodo_client.log import logger
 

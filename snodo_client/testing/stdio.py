@@ -41,7 +41,7 @@ def serve(server: Server) -> None:
     except KeyboardInterrupt:
         pass
     finally:
-        server.listeners.end()
+        server.subscriptions.end()
         session.end(_GRACE)
         sys.stdout = printed
 

@@ -98,7 +98,9 @@ class Inbound(Protocol):
 class Transport(Protocol):
     """Optional beside these: `attend(link, deadline)`, called in the legacy era once the server knows that the client
     is initialized, opens a stream for what belongs to no request; `older()` gives the transport to fall back on when
-    neither era is spoken here, which takes the place of this one; `forked()` is called in the child of a fork.
+    neither era is spoken here, which takes the place of this one; `forked()` is called in the child of a fork;
+    `identity(link)` gives two fingerprints for caches, equal when two clients have the same server, and when they ask
+    it as the same person (None when that cannot be told): without it clients share nothing.
     """
 
     traits: Traits

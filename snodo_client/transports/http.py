@@ -65,6 +65,13 @@ class HttpTransport:
         """Ask for the stream of what belongs to no request, and give it a moment to begin."""
         link.session().attend(deadline)  # type: ignore[attr-defined]
 
+    def identity(self, link: Link) -> tuple[bytes, bytes | None]:
+        """The URL of the server, and the credential a request would be sent with now, both as fingerprints. The
+        caller's headers, `auth`, cookies and client certificate make it up: `headers` and `auth` that are callables
+        are evaluated. None with a session of the caller's.
+        """
+        return link.identity()  # type: ignore[attr-defined, no-any-return]
+
     def older(self) -> SseTransport:
         """The transport that came before this one (2024-11-05: basic/transports), for the same URL."""
         from .sse import SseTransport

@@ -101,13 +101,16 @@ class Answer:
         """The events of the stream. Raises McpError when one is too large, and for how the stream ends, when it is not
         its proper end.
         """
-        stream = EventStream(self.link.max_response_bytes)
+        stream, comments = EventStream(self.link.max_response_bytes), 0
         while chunk := self._read():
             overflow = False
             try:
                 events = stream.feed(chunk)
             except TooLarge as too_large:
                 events, overflow = too_large.events, True
+            if events or stream.comments > comments:
+                comments = stream.comments
+                self.call.alive()
             yield from events
             if overflow:
                 raise self._too_large()

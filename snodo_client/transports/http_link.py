@@ -7,16 +7,20 @@ redirect within the origin, and what changes nothing on the server when its kept
 
 from __future__ import annotations
 
+import re
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from requests import PreparedRequest, Session
+from requests.cookies import get_cookie_header
 from requests.structures import CaseInsensitiveDict
 from requests.utils import select_proxy
 
 from ..engine.call import Call
+from ..fingerprint import fingerprint, machine
 from ..log import logger
-from ..outcome import local_error
+from ..outcome import McpError, local_error
 from ..protocol.origins import REDIRECTS
 from ..protocol.requests import Notification
 from ..protocol.versions import LEGACY
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..engine.deadline import Deadline
-    from ..outcome import McpError
     from ..protocol.origins import Endpoint
     from .base import Inbound
     from .http_legacy import McpSession
@@ -48,6 +51,8 @@ SESSION_ID = "Mcp-Session-Id"
 DRAIN_SECONDS = 0.02  # seconds a stream has to end after its answer, for its connection to be kept
 LEAST_DRAIN_SECONDS = 0.002
 
+_LOOPBACK = re.compile(r"localhost|.*\.localhost|127\.[0-9.]+|::1")
+
 
 class HttpLink(Link):
     """`name` is the URL without its query. The connections are those of the transport, and outlive the link; what
@@ -55,6 +60,7 @@ class HttpLink(Link):
     """
 
     __slots__ = (
+        "_certificate",
         "_mcp_session",
         "_options",
         "_said",
@@ -73,6 +79,7 @@ class HttpLink(Link):
         self.slots = slots
         self.inbound = inbound
         self._options = options
+        self._certificate: bytes | None = None
         self._mcp_session: McpSession | None = None
         self._said: set[str] = set()
 
@@ -134,6 +141,8 @@ class HttpLink(Link):
             try:
                 lease.begin()
                 raw = lease.send(outgoing, may_repeat=call.request.idempotent and not fresh)
+                if call.credential is not None:
+                    call.credential = self.credential(outgoing)
                 resent = True
                 if raw is None:
                     fresh = True
@@ -162,12 +171,16 @@ class HttpLink(Link):
                 outgoing.secret[SESSION_ID] = legacy[SESSION_ID]
         if isinstance(self.slots, Slots):
             outgoing.proxy = self.slots.proxy
+        self._sign(outgoing)
+        return outgoing
+
+    def _sign(self, outgoing: Outgoing) -> None:
+        """Add what the caller wants to be sent with every request."""
         own = self._options.own_headers()
-        headers.update(own)
+        outgoing.headers.update(own)
         outgoing.secret.update(own)
         if self._options.auth is not None:
             self._apply(self._options.auth, outgoing)
-        return outgoing
 
     def _apply(self, auth: Any, outgoing: Outgoing) -> None:
         """Let a requests authenticator add its headers. Nothing else it does counts: what is sent, where to, and how
@@ -188,6 +201,49 @@ class HttpLink(Link):
             raise local_error("transport_failure", "auth= set a header that is not text")
         outgoing.headers = made  # type: ignore[assignment]
         outgoing.secret.update(added)
+
+    # -- for caches
+
+    def identity(self) -> tuple[bytes, bytes | None]:
+        """Which server this is, and with which credential a request would be sent to it now; both as fingerprints. None
+        for a credential that cannot be told.
+        """
+        options, endpoint = self._options, self.endpoint
+        verify = options.verify if options.session is None else options.session.verify
+        believed = b"unverified" if verify is False else b""  # what anybody could have said is not for those who verify
+        here = machine() if _LOOPBACK.fullmatch(endpoint.host) else b""
+        return fingerprint("http", endpoint.url, believed, here), self._would_send()
+
+    def _would_send(self) -> bytes | None:
+        slots = self.slots
+        if isinstance(slots, SessionSlots):
+            return None
+        outgoing = Outgoing("POST", self.endpoint, dict(BASE_HEADERS), b"")
+        try:
+            self._sign(outgoing)
+        except McpError:
+            return None
+        if len(slots.cookies):
+            cookie = get_cookie_header(slots.cookies, outgoing)
+            if cookie is not None:
+                outgoing.secret["Cookie"] = cookie
+        return self.credential(outgoing)
+
+    def credential(self, outgoing: Outgoing) -> bytes | None:
+        """Who asked with this request: its headers of the caller, its cookies and the client certificate, as a
+        fingerprint. None when that cannot be told, as through a session of the caller.
+        """
+        if isinstance(self.slots, SessionSlots):
+            return None
+        if self._certificate is None:
+            cert = self._options.cert
+            try:
+                file = cert if isinstance(cert, str) else cert[0] if cert else None
+                self._certificate = b"" if file is None else fingerprint(Path(file).read_bytes())
+            except OSError:
+                return None
+        secret = sorted((name.lower(), value) for name, value in outgoing.secret.items())
+        return fingerprint(self._certificate, *(part for header in secret for part in header))
 
     def note_end(self, ended: bool) -> None:
         """Learn whether the server ends its streams: waiting for one that does not would cost every call."""
@@ -226,4 +282,5 @@ def make_slots(options: HttpOptions) -> Slots | SessionSlots:
     make_sender = sender(session, context, dict(session.proxies))
     slots = Slots(endpoint.name, make_sender, options.pool_size, options.connect_timeout)
     slots.proxy = proxy or ""
+    slots.cookies = session.cookies
     return slots

@@ -78,10 +78,10 @@ class Attempt(Call):
 
     def let_go(self) -> None:
         """For the owner: whatever the thread is doing, it is to stop, and is not heard any more."""
-        with self._owns:
-            self._over = True
         if not self.finish(local_error("cancelled")):
             self.wake()
+        with self._owns:  # only now: until its connection is cut, what it sends is told
+            self._over = True
 
     def unlock(self) -> None:
         """In the child of a fork: a thread that is not there may hold the lock."""

@@ -13,6 +13,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Protocol
 
 from ..engine import threads
+from ..engine.deadline import LONGEST_WAIT
 
 if TYPE_CHECKING:
     from ..engine.deadline import Deadline
@@ -57,6 +58,8 @@ class Reaper:
             for exchange in exchanges:
                 if exchange.limit.over:
                     exchange.kill()
+                    self._watched.discard(exchange)
+                elif exchange.limit.left() >= LONGEST_WAIT:  # a stream that has begun, and may last for ever
                     self._watched.discard(exchange)
             idle = 0 if exchanges else idle + 1
             if idle >= IDLE_TICKS:

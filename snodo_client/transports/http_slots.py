@@ -258,6 +258,7 @@ class Slots:
         self.connect_timeout = connect_timeout
         self.closed = False
         self.proxy = ""
+        self.cookies: Any = ()  # the jar of the endpoint
         self._make_sender = make_sender
         self._size = size
         self._lock = RLock()

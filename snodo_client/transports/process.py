@@ -16,6 +16,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from ..outcome import local_error
+from . import forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,12 +63,17 @@ class Process:
     """
 
     __slots__ = (
-        "_exited", "_finished", "_lock", "_popen", "_reaped", "_status", "_stopping",
+        "__weakref__", "_exited", "_finished", "_lock", "_popen", "_reaped", "_status", "_stopping",
         "command", "pid", "stderr", "stdin", "stdout",
     )  # fmt: skip
 
     def __init__(self, command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None) -> None:
         """Start it, without a shell. Raises `McpError` ("exited") when that fails."""
+        with forks.kept_out():
+            self._start(command, args, env, cwd)
+            forks.add(self)
+
+    def _start(self, command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None) -> None:
         import subprocess
 
         program, flags = command, 0
@@ -318,13 +324,13 @@ class Process:
         _signal_group(self.pid, _SIGKILL)
         _poll(gone, _SWEEP_SECONDS)
 
-    def abandon(self) -> None:
-        """In the child of a fork: the server is the parent's. Let go of the pipes, or it would never see their end."""
-        null = os.open(os.devnull, os.O_RDWR)
+    def abandon(self, null: int) -> None:
+        """In the child of a fork: let go of the pipes; what still reads or writes them finds the null device, which is
+        open as `null`.
+        """
         for file in (self.stdin, self.stdout, self.stderr):
             if not file.closed:
                 os.dup2(null, file.fileno(), inheritable=False)
-        os.close(null)
         self._exited = self._reaped = self._finished = True
         self._popen.returncode = 0  # or its destructor complains of a process that still runs
 

@@ -7,6 +7,7 @@ the exit and ends what is left. Callers write for themselves (`frames`). Startin
 from __future__ import annotations
 
 import os
+from collections import deque
 from threading import Event, RLock, Thread, get_ident
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from .stderr import Stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Literal
 
     from ..engine.call import Call
     from ..engine.deadline import Deadline
@@ -36,12 +38,28 @@ _SETTLING = 0.25
 # What closing may take beyond the shutdown timeout, to reap and to see the threads end.
 _CLOSING = 0.2
 _LONGEST = 1_000_000.0
+# How often a server may be started again: a burst of so many, and in the long run one in a second.
+STARTS = 10
+STARTS_SECONDS = 10.0
 
 
 class StdioLink(Link):
     """One server process and what serves it."""
 
-    __slots__ = ("drained", "ended", "fault", "frames", "inbound", "junk", "process", "read", "stderr", "threads")
+    __slots__ = (
+        "drained",
+        "ended",
+        "environment",
+        "fault",
+        "frames",
+        "identity",
+        "inbound",
+        "junk",
+        "process",
+        "read",
+        "stderr",
+        "threads",
+    )
 
     def __init__(self, name: str, process: Process, stderr: Stderr, inbound: Inbound) -> None:
         super().__init__(name)
@@ -56,6 +74,8 @@ class StdioLink(Link):
         self.ended = False  # the ladder is over: a reader that still reads may stop
         self.junk = 0
         self.threads: tuple[Thread, ...] = ()
+        self.environment: Mapping[str, str] = {}  # what it was started with
+        self.identity = b""
 
     def lose(self, error: McpError) -> None:
         """Report the end of the link, once; the first reason stays."""
@@ -77,6 +97,10 @@ class StdioLink(Link):
         self.ended = True
 
 
+def _traits(*, reopens: bool) -> Traits:
+    return Traits(eras=("modern", "legacy"), cancel="notify", silence_is_legacy=True, reopens=reopens)
+
+
 class StdioTransport:
     """Starts `command` with `args`, without a shell, and speaks over its stdin and stdout.
 
@@ -87,11 +111,16 @@ class StdioTransport:
     takes `shutdown_timeout` seconds and 0.2 more at most: half for the server to leave after the end of its input, half
     after SIGTERM to its process group, then SIGKILL.
 
+    `restart="on_call"` starts the server again for the next call after it was lost, or after a fork, in the child: what
+    was under way has failed, and is not sent again. A server that keeps dying is started 10 times in 10 seconds at
+    most; calls in between fail at once ("exited"). Without it a lost server stays lost, and a client is of no use in a
+    forked child.
+
     A process that left the group (a daemon) is not ended. It may hold the server's stdout or stderr open: both are let
     go of all the same, but outside Linux a thread and a file descriptor then stay for as long as it lives.
     """
 
-    traits = Traits(eras=("modern", "legacy"), cancel="notify", silence_is_legacy=True)
+    traits = _traits(reopens=False)
 
     def __init__(
         self,
@@ -104,6 +133,7 @@ class StdioTransport:
         stderr: Callable[[str], object] | None = None,
         max_line_bytes: int = 16 * 1024 * 1024,
         shutdown_timeout: float = 2.0,
+        restart: Literal["on_call"] | None = None,
     ) -> None:
         if isinstance(args, (str, bytes)):
             raise TypeError("args must be a sequence of strings, not one string")
@@ -127,9 +157,16 @@ class StdioTransport:
         if not 0 <= shutdown_timeout <= _LONGEST:
             raise ValueError(f"shutdown_timeout must be between 0 and {_LONGEST:g} seconds")
         self._shutdown_timeout = float(shutdown_timeout)
-        self._lock = RLock()  # guards the two fields below; reentrant, for signal handlers
+        if restart not in (None, "on_call"):
+            raise ValueError('restart must be "on_call" or None')
+        self._restarts = restart is not None
+        self.traits = _traits(reopens=self._restarts)
+        self._pid = os.getpid()
+        self._lock = RLock()  # guards the fields below; reentrant, for signal handlers
         self._link: StdioLink | None = None
         self._closed = False
+        self._launches: set[Event] = set()  # of processes about to be started; each is set when that is over
+        self._starts: deque[float] = deque(maxlen=STARTS)  # when the last ones were
 
     def __repr__(self) -> str:
         return f"<StdioTransport {getattr(self, '_command', '')}>"
@@ -139,8 +176,11 @@ class StdioTransport:
     def open(self, inbound: Inbound, deadline: Deadline) -> StdioLink:
         """Start the server. After a loss: end the old one first, then start another.
 
-        Raises `McpError`: "exited" when it cannot be started, "timeout", or "closed" after `close()`.
+        Raises `McpError`: "exited" when it cannot be started, or was too often; "timeout"; "closed" after `close()`;
+        "forked" in a child process.
         """
+        if self._pid != os.getpid() and not self._restarts:
+            raise local_error("forked", f"the client of {self._command} was made in another process")
         with self._lock:
             old, closed = self._link, self._closed
         if old is not None:
@@ -149,9 +189,16 @@ class StdioTransport:
             raise self._closed_error()
         if deadline.over:
             raise timed_out(f"{self._command} was not started", deadline)
+        self._pace(old)
         # On a thread of its own, which no Ctrl-C can interrupt half-way, and for which a slow disk is not our deadline.
         started: Mailbox[StdioLink | McpError] = Mailbox()
-        threads.start("snodo-stdio-launcher", self._launch, inbound, deadline, started.put)
+        launch = Event()
+        self._launches.add(launch)
+        try:
+            threads.start("snodo-stdio-launcher", self._launch, inbound, deadline, started.put, launch)
+        except BaseException:
+            self._launches.discard(launch)
+            raise
         try:
             link = started.get(deadline)
         except Empty:
@@ -160,23 +207,50 @@ class StdioTransport:
             raise link
         return link
 
-    def _launch(self, inbound: Inbound, deadline: Deadline, started: Callable[[StdioLink | McpError], None]) -> None:
+    def _pace(self, old: StdioLink | None) -> None:
+        """Raises "exited" when the server was started too often of late."""
+        now = monotonic()
+        if self._restarts and len(self._starts) == STARTS and now - self._starts[0] < STARTS_SECONDS:
+            last = old.fault.get(None) if old is not None else None
+            raise local_error(
+                "exited",
+                f"{self._command} was started {STARTS} times within {STARTS_SECONDS:g} s: it is not started just now",
+                details=f"; the last time: {last.message}" if last is not None else "",
+                data=last.data if last is not None and last.reason == "exited" else {"command": self._command},
+            )
+        self._starts.append(now)
+
+    def _launch(
+        self,
+        inbound: Inbound,
+        deadline: Deadline,
+        started: Callable[[StdioLink | McpError], None],
+        launch: Event,
+    ) -> None:
+        try:
+            started(self._launched(inbound, deadline))
+        finally:
+            self._launches.discard(launch)
+            launch.set()
+
+    def _launched(self, inbound: Inbound, deadline: Deadline) -> StdioLink | McpError:
         try:
             env = environment(self._env, self._inherit_env)
             process = Process(self._command, self._args, env, self._cwd)
             name = f"{os.path.basename(self._command)} (pid {process.pid})"
             link = StdioLink(name, process, Stderr(env, self._stderr, name), inbound)
+            link.environment = env
             self._start(link)
         except McpError as error:
-            return started(error.with_traceback(None))
+            return error.with_traceback(None)
         with self._lock:
             welcome = not self._closed and not deadline.over
             if welcome:
                 self._link = link
         if welcome:
-            return started(link)
+            return link
         self._retire(link, deadline.sub(self._shutdown_timeout))
-        return started(self._closed_error())
+        return self._closed_error()
 
     def exchange(self, call: Call) -> Iterator[Message]:
         link = call.link
@@ -188,21 +262,42 @@ class StdioTransport:
         assert isinstance(link, StdioLink)
         self._write(link, jsonrpc.encode(message), deadline, None)
 
+    def identity(self, link: Link) -> tuple[bytes, bytes | None]:
+        """The command with its arguments, folder and whole environment on this machine, as a fingerprint. That it was
+        started with all this is also what it knows of who asks.
+        """
+        assert isinstance(link, StdioLink)
+        if not link.identity:
+            from ..fingerprint import fingerprint, machine
+
+            try:
+                folder = os.path.abspath(self._cwd or "")
+            except OSError:  # it is gone
+                folder = os.urandom(16).hex()
+            environment = (part for variable in sorted(link.environment.items()) for part in variable)
+            args = self._args
+            link.identity = fingerprint("stdio", machine(), folder, self._command, str(len(args)), *args, *environment)
+        return link.identity, b""
+
     def close(self, deadline: Deadline) -> None:
         with self._lock:
             self._closed = True
             link = self._link
+        until = monotonic() + min(self._shutdown_timeout, deadline.left()) + _CLOSING
         if link is not None:
             self._retire(link, deadline)
+        for launch in list(self._launches):  # ends what it has started
+            launch.wait(max(0.0, until - monotonic()))
 
     def forked(self) -> None:
-        """To be called in the child of a fork, before anything else there: the server stays the parent's alone."""
+        """To be called in the child of a fork, before anything else there: the server stays the parent's alone. Its
+        pipes are no longer open here.
+        """
         self._lock = RLock()  # a thread that is not here may hold the old one
-        self._closed = True
+        self._launches.clear()
         link, self._link = self._link, None
         if link is not None:
             link.fault.setdefault(None, local_error("forked"))
-            link.process.abandon()
 
     # -- writing
 

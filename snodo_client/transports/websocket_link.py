@@ -113,11 +113,12 @@ class WebSocketLink(Link):
 
     def withdraw(self, letter: Letter) -> None:
         """Nobody waits for the letter any more: it is not written unless it has been begun."""
-        call, letter.call = letter.call, None
         if letter.claim("withdraw"):
             with suppress(ValueError):  # it was never posted, or withdrawn already
                 self._queue.remove(letter)
-        elif call is not None and call.delivery == "not_sent":
+            return
+        call, letter.call = letter.call, None
+        if call is not None and call.delivery == "not_sent":
             call.delivery = "unknown"
 
     def lose(self, error: McpError) -> None:
@@ -243,7 +244,8 @@ class WebSocketLink(Link):
             except IndexError:
                 self._letter = None
                 return False
-            if letter.claim("write") and _is_wanted(letter.call):
+            call = letter.call  # before the claim: whoever withdraws it afterwards takes the call away
+            if letter.claim("write") and _is_wanted(call):
                 break
         self._protocol.send_text(letter.body)
         self._rest = memoryview(b"".join(self._protocol.data_to_send()))

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, McpError, Ok
+from snodo_client.subscription import Closed, Subscription
 from snodo_client.transports import stdio
 from support.alive import alive
-from support.eras import CALL, HANDSHAKE, PROBE, SILENCE, Stage, answers, assert_speaks, plan, playing, say
+from support.eras import CALL, HANDSHAKE, PROBE, SILENCE, Stage, answers, assert_speaks, plan, playing, say, tells
 from support.faulty import AT_ONCE, assert_error
 from support.forking import in_a_child
 from support.http_calls import Took
 from support.leaks import children
-from support.stdio_servers.eras import NEW, OLD
+from support.stdio_servers.eras import META, NEW, OLD
 from support.waiting import together, until
 
 DIES = say(exit=7, stderr="boom\n")
@@ -128,6 +129,36 @@ def test_what_was_set_on_the_lost_server_is_told_to_be_gone(caplog: pytest.LogCa
         assert_error(client.call_tool("ok"), "exited", exit_code=7)
         assert call(client, "next") == "next"
     assert "what was set on the last one is gone: logging/setLevel" in caplog.text
+
+
+def test_handles_end_with_the_server_and_are_not_made_again() -> None:
+    with playing("stdio", plan(call=[SILENCE, SILENCE, DIES]), plan()) as stage, connected(stage) as client:
+        calls = [client.start_tool_call("ok") for _ in range(2)]
+        until(lambda: stage.methods.count(CALL) == 2)
+        assert_error(client.call_tool("ok"), "exited", exit_code=7)
+        for handle in calls:
+            assert_error(handle.result(10), "exited", exit_code=7)
+        assert call(client, "next") == "next"
+        for handle in calls:
+            assert_error(handle.result(10), "exited", exit_code=7)
+        assert (stage.processes, stage.runs, stage.methods.count(CALL)) == (2, 1, 4)
+        assert client.start_tool_call("ok").result(10).ok
+
+
+def test_a_subscription_ends_with_the_server_and_is_not_made_again() -> None:
+    granted = {"_meta": {META + "subscriptionId": "$ID"}, "notifications": {"toolsListChanged": True}}
+    listens = {"subscriptions/listen": say(tells("notifications/subscriptions/acknowledged", **granted))}
+    with playing("stdio", plan(call=DIES, **listens), plan()) as stage, connected(stage) as client:
+        subscription = client.listen({"toolsListChanged": True})
+        assert isinstance(subscription, Subscription), subscription
+        assert_error(client.call_tool("ok"), "exited", exit_code=7)
+        (closed,) = subscription
+        assert isinstance(closed, Closed)
+        assert closed.reason == "lost"
+        assert_error(closed.error, "exited", exit_code=7)
+        assert call(client, "next") == "next"
+        assert stage.methods.count("subscriptions/listen") == 1
+        assert subscription.next() == closed
 
 
 # -- a server that cannot live

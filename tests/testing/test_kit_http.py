@@ -304,7 +304,7 @@ def test_a_subscription_streams_until_the_server_closes_it(serve: Callable[..., 
         web.connection = connection
         listen = request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
         response = web.post(listen)
-        until(lambda: len(server.listeners) == 1)
+        until(lambda: len(server.subscriptions) == 1)
         server.emit("notifications/tools/list_changed")
         threading.Timer(0.05, serving.close).start()
         messages = [check_from_server(m, listen["method"]) for m in parse("text/event-stream", response.read())]
@@ -320,10 +320,10 @@ def test_a_subscriber_that_leaves_is_noticed(serve: Callable[..., Web]) -> None:
     server = demo_server()
     web = serve(server)
     response = web.post(request("subscriptions/listen", {"notifications": {}}))
-    until(lambda: len(server.listeners) == 1)
+    until(lambda: len(server.subscriptions) == 1)
     response.close()
     web.connection.close()
-    until(lambda: len(server.listeners) == 0)
+    until(lambda: len(server.subscriptions) == 0)
 
 
 # Faults
@@ -392,7 +392,7 @@ def test_closing_leaves_no_thread_and_no_descriptor() -> None:
                 until(lambda: server.calls[-1].message == message)
             elif kind == "listen":
                 response = web.post(request("subscriptions/listen", {"notifications": {}}))
-                until(lambda: len(server.listeners) == 1)
+                until(lambda: len(server.subscriptions) == 1)
         serving.close()
         if kind == "listen":
             response.close()

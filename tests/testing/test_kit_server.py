@@ -622,7 +622,7 @@ def test_listeners_hear_what_they_asked_for_and_an_end(caller: Caller) -> None:
     assert server.emit("notifications/resources/updated", {"uri": "demo://readme"}) == 1
     assert server.emit("notifications/tools/list_changed") == 1
     until(lambda: len(caller.received) == 3)
-    server.listeners.end()
+    server.subscriptions.end()
     thread.join(5)
     acknowledged, updated, changed = caller.received
     assert acknowledged["params"]["notifications"] == {
@@ -634,16 +634,16 @@ def test_listeners_hear_what_they_asked_for_and_an_end(caller: Caller) -> None:
     tags = {m["params"]["_meta"][f"{META}subscriptionId"] for m in caller.received}
     assert tags == {message["id"]}
     assert results[0]["result"]["_meta"][f"{META}subscriptionId"] == message["id"]
-    assert len(server.listeners) == 0
+    assert len(server.subscriptions) == 0
 
 
 def test_a_listener_that_leaves_is_forgotten(caller: Caller) -> None:
     server = demo_server()
     thread, _ = listening(server, caller, request("subscriptions/listen", {"notifications": {}}))
-    assert len(server.listeners) == 1
+    assert len(server.subscriptions) == 1
     caller.cancelled = True
     thread.join(5)
-    assert len(server.listeners) == 0
+    assert len(server.subscriptions) == 0
 
 
 @pytest.mark.parametrize("notifications", [None, [], {"resourceSubscriptions": "x"}, {"resourceSubscriptions": [1]}])
