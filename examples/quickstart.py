@@ -7,7 +7,7 @@ Run it with `python examples/quickstart.py`. Everything it needs comes with the 
 
 import sys
 
-from snodo_client import Client, InputRequest, InputRequired, McpError, Ok, Progress
+from snodo_client import Client, InputRequest, McpError, Ok, Progress
 from snodo_client.testing.demo import demo_server
 
 
@@ -16,7 +16,7 @@ def show_progress(step: Progress) -> None:
 
 
 def confirm(asked: InputRequest) -> dict[str, object]:
-    print(f"  asked       {asked.message!r} while the call runs; answering yes")
+    print(f"  asked       {asked.message!r}; answering yes")
     return {"action": "accept", "content": {"confirm": True}}
 
 
@@ -36,13 +36,17 @@ def tour(client: Client) -> None:
     result = client.call_tool("count", {"steps": 3}, progress=show_progress).unwrap()
     print(f"  streamed    {result['content'][0]['text']}")
 
-    outcome = client.call_tool("deploy")
-    if isinstance(outcome, InputRequired):  # since 2026-07-28; an older server asks the handler during the call
-        question = outcome.requests["confirm"]["params"]["message"]
-        print(f"  asked back  {question!r}; answering yes")
-        answers = {"confirm": {"action": "accept", "content": {"confirm": True}}}
-        outcome = client.call_tool("deploy", input_responses=answers, request_state=outcome.request_state)
-    print(f"              {outcome.unwrap()['content'][0]['text']}")
+    result = client.call_tool("deploy").unwrap()  # it asks back, and the handler answers
+    print(f"              {result['content'][0]['text']}")
+
+    running = client.start_tool_call("sleep", {"seconds": 30})
+    report = running.cancel()
+    print(f"  cancelled   a call that ran: {report.local} here, the request was {report.request_delivery}")
+
+    if info["era"] == "modern":  # an older server tells on_notification= unasked
+        with client.listen(["notifications/tools/list_changed"]).unwrap() as changes:
+            client.call_tool("install", {"name": f"tool{len(tools) + 1}"}).unwrap()
+            print(f"  told        {changes.next(timeout=10)!r:.65}...")
 
     match client.call_tool("no_such_tool"):
         case McpError(code=code, message=text):

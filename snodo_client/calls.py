@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from _thread import start_new_thread
+from _thread import LockType, allocate_lock, start_new_thread
 from contextlib import suppress
 from contextvars import copy_context
-from threading import Lock, Thread, get_ident
+from threading import Thread, get_ident
 from typing import TYPE_CHECKING
 
 from . import checks
@@ -43,14 +43,14 @@ class ToolCall:
     same while the call is sent more than once, for input or after a correction.
     """
 
-    __slots__ = ("_call", "_flag", "_session", "_thread", "_views")
+    __slots__ = ("_call", "_session", "_thread", "_views", "_waiting")
 
     def __init__(self, session: Session, call: Call) -> None:
         self._session = session
         self._call = call
-        # Locked until the call is settled. Unlike an Event it may be used by a signal handler of any thread.
-        self._flag = Lock()
-        self._flag.acquire()
+        # A locked lock for each thread that waits. Unlike an Event they may be used by a signal handler of any thread,
+        # and what interrupts one thread keeps no other waiting.
+        self._waiting: list[LockType] = []
         self._thread = 0
         self._views: dict[None, Future[Outcome]] = {}  # one at most; setdefault is atomic
         call.raised = []
@@ -83,14 +83,16 @@ class ToolCall:
         here.
         """
         deadline = Deadline(float("inf") if timeout is None else checks.patience(timeout, "timeout"))
-        while not self.done():
-            try:
-                self._flag.acquire(timeout=deadline.left())
-            finally:  # an interruption may come between: others wait here, too
-                if self.done():
-                    self._open()
-            if deadline.over and not self.done():
-                return timed_out(f"{self._call.request.method} goes on: it was not answered", deadline)
+        flag = allocate_lock()
+        flag.acquire()
+        self._waiting.append(flag)  # before the look at the outcome: whoever settles the call from here on finds it
+        try:
+            while not self.done():
+                if not flag.acquire(timeout=deadline.left()) and deadline.over and not self.done():
+                    return timed_out(f"{self._call.request.method} goes on: it was not answered", deadline)
+        finally:
+            with suppress(ValueError):  # it was found
+                self._waiting.remove(flag)
         return self._outcome()
 
     def cancel(self, reason: str = CANCEL_REASON, notification_timeout: float = 1.0) -> CancelReport:
@@ -130,13 +132,11 @@ class ToolCall:
 
     def _settled(self) -> None:
         """Whoever settles the call calls this: its own thread, another one, or a signal handler."""
-        self._open()
+        with suppress(IndexError):
+            while True:
+                self._waiting.pop().release()
         if self._views:
             self._tell_view()
-
-    def _open(self) -> None:
-        with suppress(RuntimeError):  # it is open
-            self._flag.release()
 
     def _outcome(self) -> Outcome:
         outcome = self._call.outcome

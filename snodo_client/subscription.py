@@ -18,7 +18,7 @@ from .outcome import McpError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
-    from typing import Any, Literal, Self
+    from typing import Any, ClassVar, Literal, Self
 
     from .engine.listening import Listening
 
@@ -101,6 +101,8 @@ class Subscription:
     it is closed when nobody refers to it any more. In the child of a fork it is lost.
     """
 
+    ok: ClassVar[Literal[True]] = True
+
     def __init__(self, listening: Listening) -> None:
         self._listening = listening
         self._orphaned = finalize(self, _let_go, listening)
@@ -117,6 +119,10 @@ class Subscription:
     @property
     def accepted(self) -> dict[str, Any]:
         return dict(self._listening.accepted)
+
+    def unwrap(self) -> Self:
+        """Itself: what `listen` gives instead when it fails raises here."""
+        return self
 
     def next(self, timeout: float | None = None) -> Event | None:
         """The next event, waited for `timeout` seconds (None: as long as it takes); None when none came. After the end

@@ -22,8 +22,7 @@ from typing import Any
 import server as peer
 from rig import AMPLE, NetServer, Residue, handler, memory, stdio
 
-from snodo_client import Client, Ok
-from snodo_client.subscription import Closed, Dropped, Notification, Subscription
+from snodo_client import Client, Closed, Dropped, Notification, Ok, Subscription
 
 BUFFER = 1000
 SLOWNESS = 10  # how many times slower than the server the reader is
@@ -105,8 +104,7 @@ class Beside:
 def load(name: str, target: Any, seconds: float, rate: int, book: peer.Ledger) -> tuple[str, list[str]]:
     """Flood one connection: a line about it, and what was wrong."""
     count = round(rate * seconds)
-    connect = (lambda: Client.direct(handler(book))) if name == "direct" else (lambda: Client.connect(target))
-    with connect() as client:
+    with Client.direct(handler(book)) if name == "direct" else Client.connect(target) as client:
         begun = time.monotonic()
         subscription = client.listen({"resourceSubscriptions": [f"flood://{rate}/{count}"]}, buffer=BUFFER)
         if not isinstance(subscription, Subscription):

@@ -302,7 +302,7 @@ class Session:
             let_go(exchange)
         if self.events.wanted:
             self.events.received(call, outcome, monotonic() - since)
-        if isinstance(outcome, McpError) and outcome.reason is None:
+        if isinstance(outcome, McpError) and outcome.reason in (None, "session_lost"):
             self._answered(call)
         return outcome
 

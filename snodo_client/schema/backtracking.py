@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     Tree = tuple[Any, ...]
 
 MAX_STATES = 400
+MAX_STEPS = 10_000  # from state to state, each counted as often as the second one's set has ranges
 MAX_WAYS = 64
 
+_TOO_LARGE = "is too large"
 _AMBIGUOUS = "can be matched in several ways, which may take more than linear time"
 
 
@@ -59,6 +61,7 @@ class _Automaton:
         self.sets: list[Ranges] = []  # of each state; states are numbered from left to right
         self.follow: list[set[int]] = []
         self.looping: set[int] = set()
+        self.steps = 0
 
     # --- building -------------------------------------------------------------------------------------------------
 
@@ -66,7 +69,7 @@ class _Automaton:
         match tree:
             case ("set", ranges):
                 if len(self.sets) >= MAX_STATES:
-                    raise Refused("is too large")
+                    raise Refused(_TOO_LARGE)
                 self.sets.append(ranges)
                 self.follow.append(set())
                 return _Part({len(self.sets) - 1}, empty=False)
@@ -119,9 +122,10 @@ class _Automaton:
             raise Refused("repeats a place instead of a text")
         if high == 0:
             return _Part(set(), empty=True)
-        # Many copies are taken for a loop: that has all of their ways, and more.
-        copies = low if high is None else high
-        if size * copies > MAX_STATES // 2:
+        # Many copies are taken for a loop: that has all of their ways, and more. It may end too early, so it is no end.
+        many = size * (low if high is None else high) > MAX_STATES // 2
+        too_early = many and low > 1
+        if many:
             high, low = None, min(low, 1)
         parts += [self.build(inner) for _ in range(max(low + (high is None), high or 0) - 1)]
         if parts[0].empty and (high is None or low < high):
@@ -130,7 +134,10 @@ class _Automaton:
             loop = parts.pop()
             self._link(loop.last, loop.first)
             self.looping.update(range(len(self.sets) - size, len(self.sets)))
-            return self._sequence([*parts, self._optional(loop)])
+            whole = self._sequence([*parts, self._optional(loop)])
+            if too_early:
+                whole.free_last = set()
+            return whole
         rest = _Part(set(), empty=True)
         for part in reversed(parts[low:]):
             rest = self._optional(self._pair(part, rest))
@@ -141,6 +148,9 @@ class _Automaton:
         return part
 
     def _link(self, ends: set[int], begins: set[int]) -> None:
+        self.steps += len(ends) * sum(len(self.sets[state]) for state in begins)
+        if self.steps > MAX_STEPS:
+            raise Refused(_TOO_LARGE)
         for state in ends:
             if not self.follow[state].isdisjoint(begins):
                 raise Refused(_AMBIGUOUS)  # the same step by an inner and by an outer loop
@@ -164,9 +174,10 @@ class _Automaton:
             else:
                 ways[state] = most + self._overlap(follow - before_loop, ways)
             most = max(most, ways[state])
-            if most > MAX_WAYS:
-                raise Refused(_AMBIGUOUS)
-        return max(1, self._overlap(whole.first, ways))
+        start = max(1, self._overlap(whole.first, ways))
+        if max(start, most) > MAX_WAYS:
+            raise Refused(_AMBIGUOUS)
+        return start
 
     def _overlap(self, states: set[int], weights: list[int]) -> int:
         """The most that those of these states weigh which one character is in."""

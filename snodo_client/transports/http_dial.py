@@ -99,8 +99,9 @@ def _resolve(host: str, port: int, what: str, limit: Deadline, check: Callable[[
     except (OSError, UnicodeError):  # a name
         lookup = _lookups.get(host, port)
     while not lookup.done.wait(min(SLICE, limit.left())):
+        over = limit.over  # looked at first: the call's own time may be over in between, and says more
         check()
-        if limit.over:
+        if over:
             raise _unreachable(what, [f"{host}: its address was not found within {limit.seconds:g} s"])
     if not lookup.addresses:
         raise _unreachable(what, [f"{host}: {lookup.problem}"])
@@ -115,8 +116,9 @@ def _connect(addresses: list[Address], what: str, limit: Deadline, check: Callab
     try:
         with DefaultSelector() as selector:
             while waiting or pending:
+                over = limit.over
                 check()
-                if limit.over:
+                if over:
                     tried += [f"{shown}: no answer within {limit.seconds:g} s" for shown in pending.values()]
                     break
                 if waiting and (not pending or monotonic() >= next_at):

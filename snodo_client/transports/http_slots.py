@@ -168,8 +168,9 @@ class Lease:
 
     def check(self) -> None:
         """Raise what ended the exchange, if anything has."""
+        late = not self.up and self.limit.over  # looked at first: the call's own time may be over in between
         self._check_call()
-        if not self.up and self.limit.over:
+        if late:
             raise local_error(
                 "unreachable",
                 f"no connection to {self.slots.what} within {self.limit.seconds:g} s (connect_timeout)",

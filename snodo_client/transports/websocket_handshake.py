@@ -111,6 +111,7 @@ class Handshake:
                 event = EVENT_WRITE
             self._wait(sock, event, limit)
             if limit.over:
+                self._check()
                 text = f"no connection to {self.name} within {limit.seconds:g} s (connect_timeout)"
                 raise local_error("unreachable", text, data={"tried": []})
 

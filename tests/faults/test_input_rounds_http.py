@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -64,7 +63,6 @@ def is_second_round(request: Request) -> None:
     params = request.message["params"]
     assert params["inputResponses"] == {"a": FILLED}
     assert params["requestState"] == STATE
-    assert json.dumps(STATE).strip('"').encode() in request.body.replace(b"\\/", b"/")
     assert {name: params[name] for name in CALL} == CALL
     head = request.line + repr(request.headers)
     assert "state-" not in head

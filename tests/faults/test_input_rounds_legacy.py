@@ -124,7 +124,7 @@ def test_the_original_deadline_is_over_all_of_it() -> None:
 @each_kind
 def test_without_a_handler_for_urls_the_caller_is_asked(kind: str) -> None:
     with older(kind, on=refused(PAGES[0], times=3)) as server:
-        declared = {"elicitation": {"form": {}, "url": {}}}
+        declared: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
         for options in ({}, {"client_capabilities": declared, "handlers": {"form": lambda request: ACCEPT}}):
             assert isinstance(call(server.connect(**options)), InputRequired)
         client = server.connect(handlers={"url": lambda request: ACCEPT})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, InputRequest, InputRequired, McpError, Ok
-from support.questions import FORM, MODERN, NAMED, answering
+from support.questions import FORM, MODERN, NAMED, answering, noting
 from support.waiting import until
 
 # Asks in answer to a first request, and tells in answer to a later one what it was and who answers it. "ends": it is
@@ -35,8 +35,8 @@ for line in sys.stdin.buffer:
 
 
 def connect(how: str, handler: Callable[[InputRequest], Any], **options: Any) -> Client:
-    command = ("stdio", sys.executable, ["-I", "-S", "-c", ASKING, how, json.dumps(FORM)])
-    return Client.connect(command, protocol=MODERN, handlers=answering(form=handler), **options)  # type: ignore[arg-type]
+    command: Any = ("stdio", sys.executable, ["-I", "-S", "-c", ASKING, how, json.dumps(FORM)])
+    return Client.connect(command, protocol=MODERN, handlers=answering(form=handler), **options)
 
 
 def waiting_for_the_end(clients: list[Client]) -> Callable[[InputRequest], Any]:
@@ -67,7 +67,7 @@ def test_a_round_is_answered_to_the_process_that_took_the_place_of_the_one_that_
 @pytest.mark.parametrize("restart", [None, "on_call"])
 def test_answers_that_may_have_been_read_are_not_sent_again(restart: Any) -> None:
     ran: list[InputRequest] = []
-    with connect("ends late", lambda request: ran.append(request) or NAMED, restart=restart) as client:  # type: ignore[func-returns-value]
+    with connect("ends late", noting(ran, NAMED), restart=restart) as client:
         outcome = client.call_tool("t")
         assert isinstance(outcome, McpError)
         assert (outcome.reason, len(ran)) == ("exited", 1)

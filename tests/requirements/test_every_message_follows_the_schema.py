@@ -90,7 +90,10 @@ def talk(client: Client, kind: str, version: str) -> list[dict[str, Any]]:
     ]
     if version == "2026-07-28":
         yes = {"confirm": {"action": "accept", "content": {"confirm": True}}}
-        state = client.call_tool("deploy").request_state  # type: ignore[union-attr]
+        state = client.call_tool("deploy", answer_input=False).request_state  # type: ignore[union-attr]
+        kinds = ["notifications/tools/list_changed", "notifications/resources/list_changed"]
+        with client.listen(kinds, meta={"com.example/a": 1}).unwrap() as subscription:  # type: ignore[union-attr]
+            outcomes.append(Ok(subscription.accepted))
         outcomes += [client.discover(), client.call_tool("deploy", input_responses=yes, request_state=state)]
     else:
         outcomes += [
@@ -123,7 +126,7 @@ def everything(client: Client, kind: str, version: str) -> list[dict[str, Any]]:
     """All messages, once those have arrived that nobody waits for: cancellations and changes of the roots."""
     messages: list[dict[str, Any]] = []
     legacy = version != "2026-07-28"
-    expected = {"notifications/cancelled": 1 + (legacy or kind == "stdio")}
+    expected = {"notifications/cancelled": 1 + (legacy or 2 * (kind == "stdio"))}
     expected |= {"notifications/roots/list_changed": 3} if legacy else {}
 
     def arrived() -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from snodo_client import Client, McpError, Ok
+from snodo_client import Client, McpError, Ok, Subscription
 from snodo_client.tasks import Tasks
 from support import mcp_schema
 from support.asking import CELLS, asking, received
@@ -19,9 +19,9 @@ URI = "demo://notes/1"
 REF = {"type": "ref/prompt", "name": "greet"}
 CONTEXT = {"arguments": {"name": "Ada"}}
 
-# They send nothing, or what is no call: the handshake is the matter of other tests.
+# They send nothing, or what is no call: the handshake and cancellations are the matter of other tests.
 SILENT = {
-    "connect", "direct", "close", "await_ready", "list_roots", "tasks",
+    "cancel_all", "connect", "direct", "close", "await_ready", "list_roots", "tasks",
     "server_info", "server_capabilities", "instructions", "protocol_info",
 }  # fmt: skip
 
@@ -36,6 +36,8 @@ SENDS: dict[str, tuple[Any, list[str]]] = {
     "list_prompts": (lambda c: c.list_prompts(log_level="debug"), ["prompts/list"]),
     "list_page": (lambda c: c.list_page("tools", None), ["tools/list"]),
     "call_tool": (lambda c: c.call_tool("echo", {"message": "x"}, meta={"progressToken": "mine"}), ["tools/call"]),
+    "start_tool_call": (lambda c: c.start_tool_call("echo", {"message": "x"}).result(), ["tools/call"]),
+    "listen": (lambda c: listening(c), ["subscriptions/listen"]),
     "read_resource": (lambda c: c.read_resource(URI), ["resources/read"]),
     "get_prompt": (lambda c: c.get_prompt("greet", {"name": "Ada"}), ["prompts/get"]),
     "complete": (lambda c: c.complete(REF, {"name": "style", "value": "f"}, CONTEXT), ["completion/complete"]),
@@ -64,6 +66,17 @@ LEGACY_ONLY = {"ping", "set_log_level", "subscribe_resource", "unsubscribe_resou
 ROOTS = {"add_root", "remove_root", "clear_roots"}
 
 
+OPEN: list[Subscription] = []
+
+
+def listening(client: Client) -> Any:
+    opened = client.listen(["notifications/tools/list_changed"])
+    if isinstance(opened, McpError):
+        return opened
+    OPEN.append(opened)  # it ends with its client
+    return Ok(opened.accepted)
+
+
 def test_no_public_method_is_left_out() -> None:
     public = {name for name in dir(Client) if not name.startswith("_")}
     asking_for_tasks = {f"tasks.{name}" for name in dir(Tasks) if not name.startswith("_")}
@@ -75,7 +88,7 @@ def is_there(name: str, version: str) -> bool:
     """Whether the revision has such an operation."""
     if name.startswith("tasks."):
         return version == TASKS
-    if name == "discover":
+    if name in ("discover", "listen"):
         return version == MODERN
     return version != MODERN or name not in LEGACY_ONLY
 

@@ -104,6 +104,9 @@ class Stage:
         self.asked: list[str] = []  # the methods of all other requests
         self.notices: list[Message] = []
         self.target: Any = None
+        self.tools: list[Message] = [
+            {"name": "t", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}}
+        ]
         self.closing = threading.Event()
         self.clients: list[Client] = []
 
@@ -158,8 +161,7 @@ class Stage:
         if method == "server/discover":
             about = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "serverInfo": info}
             return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **about}
-        tool = {"name": "t", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}}
-        own: Message = {"tools": [tool]} if method == "tools/list" else {}
+        own: Message = {"tools": self.tools} if method == "tools/list" else {}
         return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **own} if self.modern else own
 
     def told(self, arrived: Arrived, left: Callable[[], bool]) -> Iterator[Message]:

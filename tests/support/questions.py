@@ -128,9 +128,35 @@ def questions_server(version: str) -> Server:
         return "counted"
 
     @server.tool
+    def insatiable(call: Call) -> str:
+        """Ask, and ask again."""
+        return str(call.ask(f"again-{call.attempt}", inputs.form("Again?", {}, required=[])))
+
+    @server.tool
     def sign_in(call: Call) -> str:
         """Have a page visited."""
         return str(call.visit("page", "Sign in", "https://example.test/sign?in=1")["action"])
+
+    @server.tool
+    def both(call: Call) -> str:
+        """Ask for a form and for a page at once."""
+        answers = call.ask_all({"1": FORM, "2": URL})
+        return " ".join(answers[key]["action"] for key in ("1", "2"))
+
+    @server.tool
+    def open(address: str, call: Call) -> str:
+        """Have a page opened."""
+        return str(call.ask("page", inputs.url("Open this", address))["action"])
+
+    @server.tool
+    def private(prompt: str, call: Call) -> str:
+        """Ask for words."""
+        return str(call.ask("words", inputs.sampling(prompt))["model"])
+
+    @server.tool
+    def where(call: Call) -> str:
+        """Ask for the roots."""
+        return f"{len(call.ask('roots', ROOTS)['roots'])} roots"
 
     @server.prompt
     def asked(call: Call) -> str:
