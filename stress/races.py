@@ -41,8 +41,7 @@ CUT: dict[str, tuple[set[str], bool]] = {
     "websocket": ({"closed"}, True),
 }
 # Where the server is told of a cancellation by a message that comes after the request, so that the ledger shows it.
-# Over HTTP+SSE it takes another connection, and may be there first.
-TOLD = {"stdio", "websocket"}
+TOLD = {"stdio", "sse", "websocket"}
 
 
 class Ticket:

@@ -332,9 +332,9 @@ def sse(ledger: Ledger, port: int) -> None:
             message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             stream = streams.get(self.path.partition("?")[2])
             status = "202 Accepted" if stream is not None else "404 Not Found"
-            self.wfile.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
-            if stream is not None:
+            if stream is not None:  # before it is answered: then no later message can be taken first
                 stream.take(message, ledger)
+            self.wfile.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
 
         def log_message(self, *_: object) -> None:
             """Nothing."""

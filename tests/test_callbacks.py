@@ -290,6 +290,26 @@ def test_what_is_known_of_the_tools_is_dropped_before_the_callback_runs() -> Non
     assert not known[0]
 
 
+# -- progress
+
+
+def test_progress_for_another_call_in_the_stream_of_this_one_reaches_nobody() -> None:
+    def astray(call: Any) -> Any:
+        params = {"progressToken": transport.requests[0]["id"], "progress": 1}
+        return [{"jsonrpc": "2.0", "method": "notifications/progress", "params": params}, result(call)]
+
+    got: list[Any] = []
+    transport = ScriptedTransport(turns(silent, astray))
+    options: dict[str, Any] = {"on_notification": lambda *told: got.append(told)}
+    with Client.connect(transport, protocol=MODERN, **options) as client:
+        handle = client.start_tool_call("a", progress=got.append)
+        until(lambda: transport.requests)
+        assert isinstance(client.call_tool("b", progress=got.append), Ok)
+        transport.inbound.deliver({"jsonrpc": "2.0", "id": transport.requests[0]["id"], "result": {}}, transport.link)
+        assert isinstance(handle.result(), Ok)
+    assert got == []
+
+
 # -- the queue
 
 

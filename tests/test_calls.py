@@ -88,6 +88,7 @@ def test_any_number_of_threads_may_wait_and_all_get_the_same(kind: str) -> None:
         waiting = [Thread(target=lambda: got.append(handle.result(20)), daemon=True) for _ in range(16)]
         for thread in waiting:
             thread.start()
+        until(lambda: len(handle._waiting) == 16)
         arrived.answer()
         for thread in waiting:
             thread.join(10)
@@ -535,6 +536,25 @@ def test_cancel_all_ends_calls_that_wait_for_the_negotiation() -> None:
         stage.arrived().answer()
         assert after.result(10).ok
         assert [each.params["name"] for each in stage.calls] == ["after"]
+
+
+def test_a_blocking_call_that_waits_for_the_negotiation_returns_at_once() -> None:
+    with staged("stdio") as stage:
+        stage.gate.clear()
+        client = stage.connect(wait=False, protocol="auto")
+        until(lambda: stage.asked)
+        outcomes: list[Any] = []
+        caller = Thread(target=lambda: outcomes.append(client.call_tool("t")), daemon=True)
+        caller.start()
+        until(lambda: client._session._live)
+        before = monotonic()
+        assert [each.local for each in client.cancel_all()] == ["cancelled"]
+        caller.join(10)
+        assert monotonic() - before < 2
+        assert [reason_of(outcome) for outcome in outcomes] == ["cancelled"]
+        stage.gate.set()
+        client.await_ready(10).unwrap()
+        assert stage.calls == []
 
 
 # -- where it runs

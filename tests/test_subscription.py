@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import threading
+import weakref
 from collections.abc import Iterator
 from queue import SimpleQueue
 from time import monotonic
@@ -208,11 +209,20 @@ def test_a_callback_that_raises_is_logged_and_called_again(
 
 def test_a_callback_may_close_its_subscription_and_its_client(server: Server, client: Client) -> None:
     seen: SimpleQueue[Event] = SimpleQueue()
-    subscription = listen(client, callback=lambda event: (seen.put(event), subscription.close()))
+
+    def close(event: Event) -> None:
+        seen.put(event)
+        subscription.close()
+
+    def close_all(event: Event) -> None:
+        seen.put(event)
+        client.close()
+
+    subscription = listen(client, callback=close)
     server.emit(TOOLS, times=3)
     assert isinstance(seen.get(timeout=20), Notification)
     assert isinstance(seen.get(timeout=20), Closed)
-    listen(client, callback=lambda event: (seen.put(event), client.close()))
+    listen(client, callback=close_all)
     server.emit(TOOLS)
     assert isinstance(seen.get(timeout=20), Notification)
     assert isinstance(seen.get(timeout=20), Closed)
@@ -295,6 +305,20 @@ def test_a_subscription_keeps_its_client(server: Server) -> None:
     del subscription
     gc.collect()
     until(lambda: len(server.subscriptions) == 0)
+
+
+def test_what_is_over_does_not_wait_for_the_collector(server: Server, client: Client) -> None:
+    subscription = listen(client)
+    server.subscriptions.end()
+    assert isinstance(subscription.next(20), Closed)
+    inside = weakref.ref(subscription._listening)
+    gc.collect()
+    gc.disable()
+    try:
+        del subscription
+        until(lambda: inside() is None)
+    finally:
+        gc.enable()
 
 
 # -- what it means for other calls

@@ -107,7 +107,7 @@ class Checking:
         problem = compiled.problem(value)
         if not isinstance(problem, str):
             return problem
-        self._disable(name, member, schema, problem)
+        self._unchecked(name, member, problem)  # this value; the next one may be smaller
         return None
 
     def _checker(self, name: str, member: str, schema: object) -> Compiled | None:
@@ -116,15 +116,14 @@ class Checking:
             return known[1]
         from ..schema.compiled import compile_schema
 
-        compiled = compile_schema(schema)
-        if isinstance(compiled, str):
-            self._disable(name, member, schema, compiled)
-            return None
+        made = compile_schema(schema)
+        compiled = None if isinstance(made, str) else made
+        if isinstance(made, str):
+            self._unchecked(name, member, made)
         self._keep(name, member, schema, compiled)
         return compiled
 
-    def _disable(self, name: str, member: str, schema: object, why: str) -> None:
-        self._keep(name, member, schema, None)
+    def _unchecked(self, name: str, member: str, why: str) -> None:
         shown = (name[:128], why)
         if shown not in self._said and len(self._said) < 1000:
             self._said.add(shown)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..transports.base import Link
     from .answering import Answering
     from .call import Call, Message
+    from .events import Events
     from .pending import Pending
     from .worker import Worker
 
@@ -64,12 +65,14 @@ class Router:
         self,
         pending: Pending,
         callbacks: Worker,
+        events: Events,
         on_log: OnLog | None,
         on_notification: OnNotification | None,
         on_list_changed: OnListChanged | None = None,
     ) -> None:
         self._pending = pending
         self._callbacks = callbacks
+        self._events = events
         self._on_log = on_log
         self._on_notification = on_notification
         self._on_list_changed = on_list_changed
@@ -113,6 +116,7 @@ class Router:
     def lost(self, error: McpError, link: Link) -> None:
         if link.lost is None:
             link.lost = error
+            self._events.tell("closed", server=link.name, reason=error.reason)
             self._pending.fail_all(link, error)
             self.forgotten(link)
 

@@ -40,6 +40,10 @@ MAX_WEIGHT = 16 * 1024 * 1024
 GRACE_SECONDS = 0.25
 
 
+def _nothing() -> None:
+    pass
+
+
 class Patience(Deadline):
     """The time until the acknowledgement; from then on `idle_timeout`, anew with every sign of life."""
 
@@ -216,6 +220,7 @@ class Listening(Call):
             self._stale(self._grant.accepted)  # before anybody hears of it: the next change goes unnoticed
         with self._changed:
             self.closed = closed
+            self.told = _nothing  # not itself: nothing but its users is to keep it
             if closed.reason == "closed" or forked:
                 self._events.clear()
                 self._weight = self._dropped = 0
@@ -277,7 +282,7 @@ class Listening(Call):
                 self._changed.wait(patience.left())
             if self._grant is not None:
                 return self
-        unheard = timed_out(f"{self.request.method} was not acknowledged by {self._server}", self.deadline)
+            unheard = timed_out(f"{self.request.method} was not acknowledged by {self._server}", self.deadline)
         self._session.let_go(self, unheard, "The client's time for this request is over")
         outcome = self.outcome
         if not isinstance(outcome, McpError):

@@ -40,6 +40,11 @@ class Pending:
             if call.wire_id is not None:
                 self._calls.pop(call.wire_id, None)
 
+    def answered(self, call: Call) -> None:
+        """Nothing of the call is on its way: there is nothing to cancel until it is sent again."""
+        self.forget(call)
+        call.wire_id = None
+
     def issued(self, wire_id: int) -> bool:
         """True for an id this client has used: an answer to it that finds no call is late, not foreign."""
         return 0 < wire_id <= self._last

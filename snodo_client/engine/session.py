@@ -7,14 +7,14 @@ from __future__ import annotations
 import sys
 from itertools import count
 from os import getpid
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from ..outcome import InputRequired, McpError, Ok, Progress, local_error
-from ..protocol import jsonrpc, operations, results, rounds, versions
+from ..protocol import jsonrpc, operations, rounds, versions
 from ..protocol.requests import Request
 from . import exits
 from .answering import Answering
+from .attempts import Attempts
 from .call import Call, timeout_error
 from .cancelling import CANCEL_SECONDS, Cancelling
 from .catalog import Catalog
@@ -23,7 +23,6 @@ from .connection import Connection
 from .corrections import Again, Corrections
 from .deadline import Deadline
 from .events import Events
-from .exchange import let_go, received
 from .flight import Flight
 from .handlers import Handlers
 from .inbound import Router
@@ -34,7 +33,7 @@ from .wishes import PLAIN, Wishes
 from .worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from ..cache import Store
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from ..protocol.agreement import Agreement
     from ..protocol.requests import Identity
     from ..transports.base import Link, Transport
-    from .call import Message
     from .cancelling import CancelReport
     from .checking import Validate
     from .events import OnEvent
@@ -58,8 +56,6 @@ CLOSE_SECONDS = 10.0
 # How long closing waits for callbacks that are still to be called.
 CALLBACK_SECONDS = 1.0
 MAX_WAITING_CALLBACKS = 1000
-# How many messages are read after the deadline, for the answer may be among them.
-MAX_LATE = 1000
 MAX_INPUT_ROUNDS = 10
 ANEW = Wishes(cache="refresh")
 
@@ -92,7 +88,7 @@ class Session:
         self._ids = count(1)
         self._live: dict[int, Call] = {}  # the logical calls that are not over, in whatever phase; its steps are atomic
         self.pending = Pending()
-        self.router = Router(self.pending, self._callbacks, on_log, on_notification, on_list_changed)
+        self.router = Router(self.pending, self._callbacks, self.events, on_log, on_notification, on_list_changed)
         # Nothing in there leads to the session, which is closed when the last of its users lets go of it.
         self.connection = connection = Connection(
             transport, self.router, self.pending, identity, allowed, probe_timeout, remembered, self.events
@@ -104,6 +100,7 @@ class Session:
             self._control,
             lambda: agreement.server_info if (agreement := connection.agreement) else None,
         )
+        self._attempts = Attempts(connection, self.router, self.events)
         self._rounds = Rounds(handlers, max_input_rounds)
         self._cancelling = Cancelling(connection, self._control, self.events)
         self._corrections = Corrections(connection, self.catalog, self.ready, self._listed)
@@ -245,23 +242,18 @@ class Session:
             if refused is not None:
                 return refused
             call.request = _fitted(call.request, link.version)
-            outcome = self._attempt(call, link, on_progress)
+            outcome = self._attempts.run(call, link, on_progress)
             if call.begun:
                 return outcome
             after = self._corrections.after(call, link, outcome, made)
             if not isinstance(after, Again):
                 return after
             self.events.of_call("retried", call, why=after.why)
-            self._answered(call)
+            self.pending.answered(call)
             call.restart(after.request)
             link = after.link
             if call.deadline.over:
                 return timeout_error(call)
-
-    def _answered(self, call: Call) -> None:
-        """There is nothing to cancel until the call is sent again."""
-        self.pending.forget(call)
-        call.wire_id = None
 
     def _with_input(self, call: Call, asked: InputRequired, on_progress: OnProgress | None) -> Outcome:
         """The rounds after the first: what handlers answer goes out with the call again, in its time."""
@@ -270,7 +262,7 @@ class Session:
             assert link is not None
             if number > self._rounds.limit:
                 return self._rounds.exhausted(call, link, asked)
-            self._answered(call)
+            self.pending.answered(call)
             responses = self._rounds.responses(call, link, asked)
             if not isinstance(responses, dict):
                 return responses
@@ -289,57 +281,11 @@ class Session:
             asked = outcome
         raise AssertionError
 
-    def _attempt(self, call: Call, link: Link, on_progress: OnProgress | None) -> Outcome:
-        """One request on the wire and what came back for it."""
-        since = monotonic() if self.events.wanted else 0.0
-        exchange = self.connection.exchange(call, link)
-        if isinstance(exchange, McpError):
-            return exchange
-        self.events.of_call("sent", call)
-        try:
-            outcome = self._receive(call, link, exchange, on_progress)
-        finally:
-            let_go(exchange)
-        if self.events.wanted:
-            self.events.received(call, outcome, monotonic() - since)
-        if isinstance(outcome, McpError) and outcome.reason in (None, "session_lost"):
-            self._answered(call)
-        return outcome
-
     def _listed(self, deadline: Deadline) -> list[Any] | McpError:
         """The definitions of the tools, listed anew; once for all who want that."""
         return self._relist.run(
             lambda limit: self.lists.whole("tools", Request("tools/list"), limit, wishes=ANEW), deadline
         )
-
-    def _receive(self, call: Call, link: Link, exchange: Iterator[Message], on_progress: OnProgress | None) -> Outcome:
-        method, wire_id, late = call.request.method, call.wire_id or 0, 0
-        while True:
-            message = received(exchange, link, method)
-            if isinstance(message, McpError):
-                return message
-            if "method" not in message:
-                astray = results.misdirected(message, wire_id, link.name, call.status)
-                if astray is None and "id" in message and type(message["id"]) is not int:
-                    self.router.tolerate(message, link)
-                return astray or results.decode(message, method, link.name, call.status, call.request.version)
-            if call.listens:
-                call.put(message)
-                continue
-            progress = _progress_of(message, wire_id) if call.wants_progress else None
-            settled = call.outcome
-            if settled is not None:
-                return settled
-            if call.deadline.over:  # what has arrived may still hold the answer; an endless stream does not
-                late += 1
-                if late > MAX_LATE:
-                    return timeout_error(call)
-            if progress is None:
-                self.router.notice(message, link, call)
-                continue
-            call.deadline.extend()
-            if on_progress is not None and not call.deadline.over:
-                on_progress(Progress(progress))
 
     # -- subscriptions
 
@@ -415,6 +361,8 @@ class Session:
             call.finish(error.copy())
         exits.discard(self)
         connection.close(deadline)
+        if connection.link is not None and connection.link.lost is None:
+            self.events.tell("closed", server=self.name, reason="closed")
         # Notifications that arrived are still told, within reason; cancellations have nowhere to go any more.
         self._answering.close(deadline.sub(0.0))
         self._control.close(deadline.sub(0.0))
@@ -464,13 +412,3 @@ def _fitted(request: Request, version: str) -> Request:
         return request.copy(version=version)
     request.version = version
     return request
-
-
-def _progress_of(message: Message, wire_id: int) -> dict[str, Any] | None:
-    if message["method"] != "notifications/progress":
-        return None
-    params = message.get("params")
-    if not isinstance(params, dict) or type(params.get("progress")) not in (int, float):
-        return None
-    token = params.get("progressToken")
-    return params if type(token) is int and token == wire_id else None

@@ -1,8 +1,9 @@
 """What a fork must not do to servers: a child that keeps copies of their pipes keeps them from seeing the end of their
 input, for as long as it lives.
 
-Every process started here is known, and the child lets go of its pipes before anything else runs there. A fork and the
-start of a process wait for each other, for in the middle of a start there are pipes that nobody knows of yet.
+Every process started here is known, and the child lets go of its pipes before anything else runs there. A fork waits
+for a start and for a close, and they for it: in the middle of a start there are pipes that nobody knows of yet, and in
+the middle of a close one that nobody knows of any more, since Python forgets the descriptor before it closes it.
 """
 
 from __future__ import annotations
@@ -17,37 +18,42 @@ if TYPE_CHECKING:
 
     from .process import Process
 
-# How long they wait for each other: a start may hang on a dead disk, and a fork is not ours to refuse.
+# How long that is: a start may hang on a dead disk, and a fork is not ours to refuse.
 SECONDS = 1.0
 
 
 class _Gate:
-    """Entered by those who start a process."""
-
     def __init__(self) -> None:
-        self._changed = Condition(RLock())  # guards both counts; reentrant, for signal handlers
-        self._starts = 0
-        self._forks = 0
-
-    def __enter__(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._forks, SECONDS)
-            self._starts += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._changed:
-            self._starts -= 1
-            self._changed.notify_all()
+        self.changed = Condition(RLock())  # guards both fields; reentrant, for signal handlers
+        # Weakly: whom an interruption hit on the way in or out is not inside for ever.
+        self.inside: WeakSet[_Visit] = WeakSet()
+        self.forks = 0
 
     def before_fork(self) -> None:
-        with self._changed:
-            self._forks += 1
-            self._changed.wait_for(lambda: not self._starts, SECONDS)
+        with self.changed:
+            self.forks += 1
+            self.changed.wait_for(lambda: not self.inside, SECONDS)
 
     def after_fork(self) -> None:
-        with self._changed:
-            self._forks -= 1
-            self._changed.notify_all()
+        with self.changed:
+            self.forks = max(0, self.forks - 1)
+            self.changed.notify_all()
+
+
+class _Visit:
+    def __init__(self, gate: _Gate) -> None:
+        self._gate = gate
+
+    def __enter__(self) -> None:
+        gate = self._gate
+        with gate.changed:
+            gate.changed.wait_for(lambda: not gate.forks, SECONDS)
+            gate.inside.add(self)
+
+    def __exit__(self, *_: object) -> None:
+        with self._gate.changed:
+            self._gate.inside.discard(self)
+            self._gate.changed.notify_all()
 
 
 _gate = _Gate()
@@ -56,7 +62,7 @@ _started: WeakSet[Process] = WeakSet()
 
 def kept_out() -> AbstractContextManager[None]:
     """No fork happens inside of it."""
-    return _gate
+    return _Visit(_gate)
 
 
 def add(process: Process) -> None:

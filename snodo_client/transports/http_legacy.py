@@ -21,7 +21,7 @@ from ..protocol import jsonrpc
 from ..reasons import REFUSED_METHOD
 from .http_answer import EXCERPT_SECONDS
 from .http_link import SESSION_ID
-from .http_posting import Attempt, posted
+from .http_posting import Attempt, Posts, posted
 from .http_stream import EventSource, Fetch, Pauses, messages_in, resumable
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 MAX_ID = 8192  # characters of a session id
 ATTEND_SECONDS = 1.0  # how long the first stream may take to begin before calls are made without it
 DELETE_SECONDS = 5.0
+PATIENCE = 0.25  # seconds a server may take to take a request in; many say nothing before the answer
 LIVED_SECONDS = 2.0  # a stream that lasted that long was of use
 MAX_VAIN = 10  # tries in a row to go on with the stream of an answer that bring nothing
 
@@ -60,6 +61,7 @@ class McpSession:
         self._stream: EventSource | None = None
         self._pauses = Pauses()
         self._attempts: set[Attempt] = set()
+        self._posts = Posts(PATIENCE)
         self._lock = RLock()  # guards the fields above
         _all.add(self)
 
@@ -75,6 +77,7 @@ class McpSession:
     def exchange(self, call: Call) -> Iterator[Message]:
         """Send the call's POST and yield what comes back for it, on whichever stream."""
         if call.wire_id is None:
+            self._posts.let_pass(call.deadline)
             return self._link.in_owner(call, self._link.converse(call, self._acknowledged, headers=self.headers()))
         return self._ask(call)
 
@@ -83,7 +86,7 @@ class McpSession:
         return answer.acknowledged()
 
     def _ask(self, call: Call) -> Iterator[Message]:
-        attempt = Attempt(call, self._link)
+        attempt = Attempt(call, self._link, self._posts)
         with self._lock:
             self._attempts.add(attempt)
         try:

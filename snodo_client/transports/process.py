@@ -235,6 +235,10 @@ class Process:
             poller.register(self.stdout, select.POLLIN)
             return bool(poller.poll(0))
 
+    def close_stdin(self) -> None:
+        with forks.kept_out():
+            self.stdin.close()
+
     def close_stdout(self) -> None:
         with self._lock:
             self.stdout.close()

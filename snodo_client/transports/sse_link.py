@@ -14,7 +14,7 @@ from ..outcome import local_error
 from ..protocol.origins import Refusal, announced
 from .http_legacy import version_header
 from .http_link import HttpLink
-from .http_posting import Attempt, posted
+from .http_posting import Attempt, Posts, posted
 from .http_stream import EventSource, messages_in
 
 if TYPE_CHECKING:
@@ -32,16 +32,20 @@ if TYPE_CHECKING:
     from .http_slots import Slots
 
 
+PATIENCE = 5.0  # seconds a server may take to accept a message
+
+
 class SseLink(HttpLink):
     """`name` is the URL of the stream, without its query."""
 
-    __slots__ = ("_address", "_fault", "_known", "_stream")
+    __slots__ = ("_address", "_fault", "_known", "_posts", "_stream")
 
     def __init__(self, options: HttpOptions, slots: Slots | SessionSlots, inbound: Inbound) -> None:
         super().__init__(options, slots, inbound)
         self._address: Endpoint | None = None
         self._fault: McpError | None = None  # why there is no address
         self._known = Flag()  # that there is one, or will be none
+        self._posts = Posts(PATIENCE)
         self._stream = EventSource(self, self._heard, self._ended, headers=dict)
 
     def begin(self, deadline: Deadline) -> None:
@@ -58,17 +62,13 @@ class SseLink(HttpLink):
         if self.lost is not None:
             raise self.lost.copy()
         if call.wire_id is None:
+            self._posts.let_pass(call.deadline)
             yield from self.in_owner(call, self._post(call))
             return
-        done = Flag()
-
-        def work(attempt: Attempt) -> None:
-            list(self._post(attempt))
-            done.set()
-
-        for message in posted(call, Attempt(call, self), work):
+        attempt = Attempt(call, self, self._posts)
+        for message in posted(call, attempt, lambda attempt: list(self._post(attempt))):
             if "method" not in message:  # to keep its connection, the POST gets a moment to be answered as well
-                self.note_end(done.wait(min(self.drain_seconds, call.deadline.left())))
+                self.note_end(attempt.ended.wait(min(self.drain_seconds, call.deadline.left())))
             yield message
 
     def shut(self, error: McpError) -> None:

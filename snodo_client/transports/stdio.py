@@ -92,7 +92,7 @@ class StdioLink(Link):
 
     def shut(self, grace: float) -> None:
         """End of input for the server, then the ladder of `Process.stop`."""
-        self.frames.close(self.process.stdin.close)
+        self.frames.close(self.process.close_stdin)
         self.process.stop(grace)
         self.ended = True
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from snodo_client import Link
 from snodo_client.engine.call import Call
 from snodo_client.engine.deadline import Deadline
+from snodo_client.engine.events import Events
 from snodo_client.engine.inbound import MAX_WAITING_PROGRESS, Router
 from snodo_client.engine.pending import Pending
 from snodo_client.engine.worker import Worker
@@ -45,6 +46,7 @@ class Room:
         self.router = Router(
             self.pending,
             self.worker,
+            Events(None, self.worker),
             lambda *log: self.logs.append(log),
             lambda *notice: self.notices.append(notice),
         )
@@ -290,7 +292,8 @@ def test_log_messages_without_a_level_are_left_out(room: Room, params: object) -
 
 
 def quiet() -> Router:
-    return Router(Pending(), Worker("quiet", 10), None, None)
+    worker = Worker("quiet", 10)
+    return Router(Pending(), worker, Events(None, worker), None, None)
 
 
 def test_log_messages_go_to_the_log_without_a_callback(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,8 +14,12 @@ from typing import Any
 import pytest
 import requests
 
-from snodo_client import Client, McpError
+from snodo_client import Client, McpError, local_error
+from snodo_client.engine.call import Call
 from snodo_client.engine.cancelling import CancelReport
+from snodo_client.engine.deadline import Deadline
+from snodo_client.protocol.requests import Request as ToolRequest
+from snodo_client.transports.websocket import Letter
 from support.interleaving import KINDS, NOTIFIED, halt, staged
 from support.legacy_http import came, legacy
 from support.legacy_http import connect as connect_legacy
@@ -174,6 +178,34 @@ def test_a_websocket_that_is_not_read() -> None:
         go_on.set()
         client.call_tool("after").unwrap()
         assert [each["params"]["name"] for each in seen] == ["begun", "after"]
+
+
+def test_a_websocket_message_that_is_withdrawn_while_its_turn_comes() -> None:
+    """The thread that writes has just taken the letter, and has not yet asked whether it is still wanted."""
+    with staged("websocket-legacy") as stage, stage.connect() as client:
+        link: Any = client._session.connection.link
+        request = ToolRequest("tools/call", {"name": "withdrawn"}).copy(version="2025-11-25")
+        call = Call(99, request, Deadline(10))
+        call.link, call.body = link, request.encode(99, client._session.identity)
+
+        class Taken(Letter):
+            def claim(self, to: Any) -> bool:
+                first = super().claim(to)
+                if to == "write":
+                    call.finish(local_error("cancelled"))
+                    link.withdraw(self)
+                    taken.set()
+                return first
+
+        taken = Event()
+        link.post(Taken(call.body, call))
+        assert taken.wait(10)
+        after = client.start_tool_call("after")
+        arrived = stage.arrived()
+        assert arrived.params["name"] == "after"
+        arrived.answer()
+        after.result(10).unwrap()
+        assert call.delivery == "not_sent"
 
 
 def test_an_http_server_that_does_not_read() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import signal
 import sys
@@ -207,20 +208,23 @@ def test_an_interrupted_wait_ends_nothing(kind: str) -> None:
         assert stage.cancellations == []
 
 
-def at_each_line(function: Any, work: Any) -> int:
-    """Do the work again and again, each time interrupted by an exception after one more line of the function: the last
-    time it comes to its end. How often that was.
+def at_each(what: str, function: Any, work: Any, before: str = "") -> int:
+    """Do the work again and again, each time interrupted by an exception after one more "line" or "opcode" of the
+    function, up to the line that says `before`; the last time it comes to its end. How often that was.
     """
-    for number in range(1, 100):
-        lines = 0
+    source, first = inspect.getsourcelines(function)
+    end = next((first + n for n, line in enumerate(source) if before and before in line), first + len(source))
+    for number in range(1, 500):
+        seen = 0
 
         def trace(frame: FrameType, event: str, _: Any, number: int = number) -> Any:
-            nonlocal lines
+            nonlocal seen
             if frame.f_code is not function.__code__:
                 return None
-            if event == "line":
-                lines += 1
-                if lines == number:
+            frame.f_trace_opcodes = what == "opcode"
+            if event == what and frame.f_lineno < end:
+                seen += 1
+                if seen == number:
                     raise Stop
             return trace
 
@@ -237,21 +241,23 @@ def at_each_line(function: Any, work: Any) -> int:
 
 
 def test_who_waits_hears_of_the_end_though_the_one_who_ended_it_is_interrupted() -> None:
-    """The exception comes at each line of `finish` in turn. Before the first event counts, nothing has happened."""
-    runs: list[tuple[bool, bool]] = []
+    """The exception comes at each step until the end is settled. What has become of it is told to who waits."""
+    runs: list[tuple[bool, bool, bool]] = []
 
     def work() -> None:
         call = Call(1, Request("tools/call", {"name": "t"}), Deadline(10))
-        told = Event()
-        call.told = told.set
+        told, woken = Event(), Event()
+        call.told, call.wake = told.set, woken.set
         try:
             call.finish(local_error("cancelled"))
         finally:
-            runs.append((call.outcome is not None, told.is_set()))
+            runs.append((call.outcome is not None, told.is_set(), woken.is_set()))
 
-    assert at_each_line(Call.finish, work) > 3
-    assert runs[0] == (False, False)
-    assert runs[-1] == (True, True)
+    assert at_each("opcode", Call.finish, work, before="finally:") > 5
+    assert runs[0] == (False, False, False)
+    assert runs[-1] == (True, True, True)
+    assert set(runs) == {runs[0], runs[-1]}
+    assert runs[-2] == runs[-1]  # interrupted right after it was settled
 
 
 def test_an_interrupted_wait_keeps_nobody_else_waiting() -> None:
@@ -282,4 +288,4 @@ def test_an_interrupted_wait_keeps_nobody_else_waiting() -> None:
                     thread.join(10)
                 assert heard == [handle.result(0)] * 3
 
-        assert at_each_line(ToolCall.result, work) > 5
+        assert at_each("line", ToolCall.result, work) > 5

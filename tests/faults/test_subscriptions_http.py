@@ -305,6 +305,22 @@ def test_it_has_a_connection_of_its_own(serve: Serve) -> None:
     assert server.connections == 4
 
 
+def test_a_kept_connection_that_the_server_has_closed(serve: Serve) -> None:
+    """Nothing is changed by asking once more."""
+
+    def reply(peer: Peer, request: Request) -> None:
+        if peer.number > 1:
+            begin(peer, request)
+            peer.silence()
+        peer.sock.close()
+
+    client = serve(reply)
+    assert isinstance(client.call_tool("x"), Ok)
+    assert listen(client).next(0) is None
+    server: ScriptedServer = client.serving.server  # type: ignore[attr-defined]
+    assert [request.message["method"] for request in server.requests[1:]] == ["subscriptions/listen"] * 2
+
+
 def test_the_server_sees_that_it_is_closed(serve: Serve) -> None:
     def reply(peer: Peer, request: Request) -> None:
         begin(peer, request)

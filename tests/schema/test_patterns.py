@@ -72,7 +72,7 @@ def test_patterns_match_as_ecma_262_says(pattern: str, matching: list[str], othe
             "^(.+)+$", "^(a?){40}a{40}$", "^(a|a?)+$", "^(([a-z])+.)+[A-Z]([a-z])+$", "^(|a|)$", "^((a?)?)$",
             "^(ab?|ba?)*$", "^a{1,500}a{1,500}$", "^(a{1,500}){1,500}$",
         )],
-        *[(pattern, "quadratic") for pattern in (r"\d+x", "f.*o", "a*$", "(a|a)*b", "(^|b)a*c", "[a-z]{300}", "(ab){999}")],
+        *[(pattern, "quadratic") for pattern in (r"\d+x", "f.*o", "a*$", "(a|a)*b", "[a-z]{300}", "(ab){999}")],
         *[(pattern, "looks ahead or behind") for pattern in ("(?=a)", "^(?!a)b", "(?<=a)b", "(?<!a)b")],
         *[(pattern, "escape") for pattern in (r"(a)\1", r"\p{L}", r"\k<a>", r"\bword", r"\B", r"\A", r"\Z", r"\u1")],
         *[(pattern, "kind of group") for pattern in ("(?i)a", "(?P<a>b)", "(?>a)", "(?#a)", "(?i:a)")],

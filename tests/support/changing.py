@@ -21,7 +21,7 @@ CAPABILITIES = {
     "prompts": {"listChanged": True},
     "resources": {"listChanged": True, "subscribe": True},
 }
-CONNECTIONS = ("direct", "stdio", "http")
+CONNECTIONS = ("direct", "inline", "stdio", "http")
 
 STEPS: dict[str, Callable[..., object]] = {
     "acknowledge": Subscription.acknowledge,
@@ -79,8 +79,8 @@ def changing(connection: str, keep_alive: float | None = None, **options: Any) -
     if connection == "stdio":
         with Client.connect(("stdio", sys.executable, [__file__]), **options) as client:
             yield client
-    elif connection == "direct":
-        with Client.direct(changing_server(), **options) as client:
+    elif connection in ("direct", "inline"):
+        with Client.direct(changing_server(), inline=connection == "inline", **options) as client:
             yield client
     else:
         with changing_server().serve_http(keep_alive=keep_alive) as http, Client.connect(http.url, **options) as client:

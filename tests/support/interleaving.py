@@ -210,6 +210,8 @@ def _direct(stage: Stage) -> Iterator[None]:
             if "method" not in said:
                 return said
             context.send(said)
+        if arrived.dropped.is_set() or stage.closing.is_set():
+            return None  # to nobody
         raise ConnectionError("the handler has no answer")
 
     stage.target = handle
@@ -333,7 +335,8 @@ def _sse(stage: Stage) -> Iterator[None]:
             with suppress(Empty):
                 said = mine.get(timeout=0.02)
                 if said is None:
-                    return peer.end()
+                    peer.end()
+                    return
                 peer.chunk(said)
 
     with SseServer(reply, stream=stream) as server:

@@ -14,7 +14,7 @@ from snodo_client.engine.deadline import Deadline
 from snodo_client.outcome import McpError, Ok, local_error
 from snodo_client.protocol import jsonrpc
 from snodo_client.transports.http import HttpTransport
-from snodo_client.transports.http_posting import Attempt
+from snodo_client.transports.http_posting import Attempt, Posts
 from support import http_calls
 from support.http_calls import Took, text_of
 from support.legacy_http import SESSION_ID, Listening, came, connect, initialized, legacy, make_call, refuse, renumber
@@ -463,12 +463,14 @@ def test_closing_the_client_ends_its_calls() -> None:
 def test_an_attempt_that_is_over_tells_its_call_nothing() -> None:
     transport = HttpTransport("http://127.0.0.1:1/")
     call = make_call(transport.open(Listening(), Deadline(10)))
-    attempt = Attempt(call, call.link)  # type: ignore[arg-type]
+    attempt = Attempt(call, call.link, Posts(1.0))  # type: ignore[arg-type]
     attempt.delivery, attempt.status = "unknown", 200
     assert (call.delivery, call.status) == ("unknown", 200)
     attempt.let_go()
     attempt.answer({"late": True})
-    attempt.delivery, attempt.status = "accepted", 500
+    attempt.delivery = "accepted"
+    with pytest.raises(McpError):
+        attempt.status = 500
     assert (call.delivery, call.status, call.backlog) == ("unknown", 200, 0)
     with pytest.raises(McpError):
         attempt.check()
@@ -510,7 +512,7 @@ def test_delivery_is_told_truly() -> None:
         call = make_call(link, timeout=0.2)
         with pytest.raises(McpError):
             list(transport.exchange(call))
-        assert call.delivery == "unknown"
+        assert call.delivery == "accepted"
         url = server.url
         transport.close(Deadline(5))
     transport = HttpTransport(url)
