@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from os import PathLike
     from types import TracebackType
-    from typing import Any, Literal, Self, Unpack
+    from typing import Any, Literal, NoReturn, Self, Unpack
 
     from .engine.cancelling import CancelReport
     from .engine.roots import Roots
@@ -241,8 +241,8 @@ class Client:
     def start_tool_call(
         self, tool: str | Object, arguments: Object | None = None, **options: Unpack[InputCallOptions]
     ) -> ToolCall:
-        """Begin a tool call and give back its handle at once; it has the keywords of `call_tool`. The timeout counts
-        from now. Progress and handlers run on the thread of the call.
+        """Begin a tool call and give back its handle at once; it has the keywords of `call_tool` but `task`. The
+        timeout counts from now. Progress and handlers run on the thread of the call.
         """
         given = _options.input_options(options)
         request = self._tool_request(requests.call_tool_params(tool, arguments), given, tool)
@@ -395,6 +395,9 @@ class Client:
     def close(self) -> None:
         """End every call with a "closed" error and let go of the connection. Bounded, idempotent, from any thread."""
         self._session.close(Deadline(CLOSE_SECONDS))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a client belongs to its process: send a ConnectSpec, which connects where it is used")
 
     def __enter__(self) -> Self:
         return self

@@ -21,7 +21,7 @@ from .engine.deadline import Deadline, timed_out
 from .engine.mailbox import Empty, Mailbox
 from .engine.session import CLOSE_SECONDS
 from .outcome import McpError, local_error
-from .spec import ConnectSpec, _Shared
+from .spec import ConnectSpec, Shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -264,7 +264,7 @@ class _Server:
         self.name = name
         self.prefix = tool_names.prefix(name)
         self.spec = spec
-        self._shared = _Shared()
+        self._shared = Shared()
         self._stopped = False
         self._tools: dict[str, str] = {}  # the part after the prefix -> the tool's own name, where it cannot be told
 
@@ -276,17 +276,17 @@ class _Server:
 
     @property
     def is_ready(self) -> bool:
-        client = self._shared._client
+        client = self._shared.made
         return client is not None and client.protocol_info["status"] == "ready"
 
     def stop(self) -> None:
         self._stopped = True
-        client = self._shared._client
+        client = self._shared.made
         if client is not None:
             client.close()
 
     def forked(self) -> None:
-        self._shared = _Shared()
+        self._shared = Shared()
 
     def list_tools(self, timeout: float | None) -> list[dict[str, Any]] | McpError:
         listed = self.client().list_tools(timeout=timeout)
@@ -315,7 +315,7 @@ class _Server:
         return self._tools.get(rest, rest)
 
     def health(self, timeout: float | None) -> dict[str, Any]:
-        client = self._shared._client
+        client = self._shared.made
         if client is None:
             return _health("unused")
         deadline = Deadline(inf if timeout is None else timeout)

@@ -76,7 +76,11 @@ REASONS: dict[str, Reason] = {
         CLOSED, "transport", "the call was cancelled on this side", "call again if the answer is still wanted", ()
     ),
     "forked": Reason(
-        CLOSED, "transport", "the client belongs to the process it was made in", "connect in the child process", ()
+        CLOSED,
+        "transport",
+        "the client belongs to the process it was made in",
+        "connect in the child process, as ConnectSpec.client() does",
+        (),
     ),
     "unreachable": Reason(
         CLOSED,

@@ -80,7 +80,7 @@ class ConnectSpec:
         gives a new one; after a loss no more than one in a second. From any thread.
         """
         with _lock:
-            shared = _shared.setdefault(self, _Shared())
+            shared = _shared.setdefault(self, Shared())
         return shared.client(self)
 
     def __eq__(self, other: object) -> bool:
@@ -147,24 +147,24 @@ def _others_pickle() -> bool:
     return any(name.rpartition(".")[2] in ("cloudpickle", "dill") for name in list(sys.modules))
 
 
-class _Shared:
-    """The client of one spec in this process."""
+class Shared:
+    """The client of one spec in this process; `made` is the last one, None before the first."""
 
-    __slots__ = ("_again", "_client", "_lock")
+    __slots__ = ("_again", "_lock", "made")
 
     def __init__(self) -> None:
-        self._client: Client | None = None
+        self.made: Client | None = None
         self._again = 0.0  # when a lost one may be replaced
         self._lock = RLock()  # guards making one
 
     def client(self, spec: ConnectSpec) -> Client:
-        client = self._client
+        client = self.made
         if client is not None and not client._session.closed:
             return client
         with self._lock:
-            client = self._client
+            client = self.made
             if client is None or self._may_replace(client):
-                client = self._client = spec.connect(wait=False)
+                client = self.made = spec.connect(wait=False)
                 self._again = monotonic() + AGAIN_SECONDS
             return client
 
@@ -174,7 +174,7 @@ class _Shared:
 
 
 _lock = RLock()  # guards the table; clients are made outside it
-_shared: dict[ConnectSpec, _Shared] = {}
+_shared: dict[ConnectSpec, Shared] = {}
 
 
 def _forked() -> None:

@@ -47,7 +47,7 @@ class Attempts:
             let_go(exchange)
         if self._events.wanted:
             self._events.received(call, outcome, monotonic() - since)
-        if isinstance(outcome, McpError) and outcome.reason in (None, "session_lost"):
+        if not isinstance(outcome, McpError) or outcome.reason in (None, "session_lost"):
             self._connection.pending.answered(call)
         return outcome
 

@@ -50,7 +50,7 @@ class Checking:
         """The error of arguments that do not follow the tool's `inputSchema`, where that is known and wanted."""
         if self._validate != "all" or call.request.method != "tools/call":
             return None
-        name = call.request.params["name"]
+        name = call.request.params.get("name", "")
         schema = self._schema(name, "inputSchema", definition)
         problem = self._problem(name, "inputSchema", schema, call.request.params.get("arguments", {}))
         if problem is None:
@@ -65,7 +65,7 @@ class Checking:
         """
         if self._validate == "off" or not isinstance(outcome, Ok) or outcome.is_error or "task" in call.request.params:
             return outcome
-        name, value = call.request.params["name"], outcome.value.get("structuredContent", MISSING)
+        name, value = call.request.params.get("name", ""), outcome.value.get("structuredContent", MISSING)
         if value is MISSING and self._validate != "all":
             return outcome
         schema = self._schema(name, "outputSchema", definition)

@@ -17,7 +17,7 @@ from .flight import Flight
 from .opening import Opening
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..protocol.agreement import Agreement
     from ..protocol.requests import Identity
@@ -82,11 +82,11 @@ class Connection:
         link = self.link or (self.opened if self.error is not None else None)
         return link is not None and link.lost is not None and not self.transport.traits.reopens
 
-    def ready(self, deadline: Deadline) -> Link | McpError:
+    def ready(self, deadline: Deadline, wanted: Callable[[], bool] | None = None) -> Link | McpError:
         """The link to use, after opening it and negotiating if nobody has yet. A lost one only where there will be no
         other.
         """
-        return self._usable() or self._flight.run(self._negotiate, deadline)
+        return self._usable() or self._flight.run(self._negotiate, deadline, wanted)
 
     def begin(self, deadline: Deadline) -> None:
         """Negotiate on a thread of its own, so that nobody in a hurry begins it instead."""
@@ -120,8 +120,9 @@ class Connection:
         """In the child of a fork: a session with the server is the parent's alone, and so is a process."""
         self._flight, self._lock = Flight(self._flight.name), RLock()
         forked, link = getattr(self.transport, "forked", None), self.link
-        if forked is not None and self.opened is not None:
+        if forked is not None:
             forked()
+        if forked is not None and self.opened is not None:
             error = local_error("forked", f"the client of {self.name} was made in another process")
             self.router.lost(error, self.opened)
         if link is not None and self.transport.traits.reopens and link.legacy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Event, RLock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ..outcome import McpError
+from ..outcome import McpError, local_error
 from .deadline import timed_out
 
 if TYPE_CHECKING:
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from .deadline import Deadline
 
 T = TypeVar("T")
+
+# How often one who waits looks whether that is still wanted.
+SLICE = 0.05
 
 # How a leader fails for reasons of its own: its result says nothing to those who wait.
 _PERSONAL = ("timeout", "max_total_timeout")
@@ -37,7 +40,10 @@ class Flight(Generic[T]):
         self._lock = RLock()  # guards the current trip
         self._trip: _Trip | None = None
 
-    def run(self, work: Callable[[Deadline], T | McpError], deadline: Deadline) -> T | McpError:
+    def run(
+        self, work: Callable[[Deadline], T | McpError], deadline: Deadline, wanted: Callable[[], bool] | None = None
+    ) -> T | McpError:
+        """The result of the work. Who waits for another to do it gets "cancelled" soon after it is not wanted."""
         while True:
             with self._lock:
                 trip, leads = self._trip, self._trip is None
@@ -45,7 +51,9 @@ class Flight(Generic[T]):
                     trip = self._trip = _Trip()
             if leads:
                 return self._lead(trip, work, deadline)
-            while not trip.done.wait(deadline.left()):
+            while not trip.done.wait(deadline.left() if wanted is None else min(deadline.left(), SLICE)):
+                if wanted is not None and not wanted():
+                    return local_error("cancelled")
                 if deadline.over:
                     return timed_out(f"{self.name} did not end", deadline)
             if isinstance(trip.result, McpError):

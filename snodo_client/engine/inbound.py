@@ -188,6 +188,8 @@ class Router:
             return None  # only ever of a subscription (spec: basic/patterns/cancellation)
         if method in CHANGES:
             self.changed(method, params)
+        if owner is None and link.version in MODERN and self._pending.issued(_stamp(params)):
+            return None  # of a subscription that is over
         if method == "notifications/message":
             return self._log(params, link)
         if self._on_notification is not None:
@@ -197,11 +199,7 @@ class Router:
 
     def _listener(self, method: str, params: dict[str, Any], link: Link) -> Call | None:
         """The subscription a notification on a shared channel belongs to."""
-        if method == "notifications/cancelled":
-            wire_id = params.get("requestId")
-        else:
-            meta = params.get("_meta")
-            wire_id = meta.get(SUBSCRIPTION_ID) if isinstance(meta, dict) else None
+        wire_id = params.get("requestId") if method == "notifications/cancelled" else _stamp(params)
         call = self._pending.find(wire_id) if type(wire_id) is int else None
         return call if call is not None and call.listens and call.link is link else None
 
@@ -254,6 +252,13 @@ class Router:
             self._said.add(what)
             text = "%s sent %s%s; it is %s, and this is said once"
             logger("session").warning(text, link.name, what, detail, done)
+
+
+def _stamp(params: dict[str, Any]) -> int:
+    """The id of the subscription a notification belongs to, 0 when it belongs to none."""
+    meta = params.get("_meta")
+    stamp = meta.get(SUBSCRIPTION_ID) if isinstance(meta, dict) else None
+    return stamp if type(stamp) is int else 0
 
 
 def _loose_id(got: object) -> int | None:

@@ -52,7 +52,7 @@ class Pending:
     def only(self, link: Link) -> Call | None:
         """The call that waits on `link`, when exactly one does."""
         with self._lock:
-            calls = [call for call in self._calls.values() if call.link is link]
+            calls = [call for call in self._calls.values() if call.link is link and not call.begun]
         return calls[0] if len(calls) == 1 else None
 
     def fail_all(self, link: Link, error: McpError) -> None:

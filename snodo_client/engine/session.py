@@ -114,14 +114,14 @@ class Session:
 
     # -- readiness
 
-    def ready(self, deadline: Deadline) -> Link | McpError:
-        """The link to use, opened and agreed on if it is not yet."""
+    def ready(self, deadline: Deadline, wanted: Callable[[], bool] | None = None) -> Link | McpError:
+        """The link to use, opened and agreed on if it is not yet. Who only waits does so while it is `wanted`."""
         link = self.connection.link
         if link is not None and link.lost is None:
             return link
         if not self.connection.closed:
             exits.add(self)
-        return self.connection.ready(deadline)
+        return self.connection.ready(deadline, wanted)
 
     def begin(self, deadline: Deadline) -> None:
         """Negotiate in the background; calls wait for it, each inside its own deadline."""
@@ -231,7 +231,7 @@ class Session:
 
     def _perform(self, call: Call, on_progress: OnProgress | None) -> Outcome:
         """One round: attempts until one is not to be corrected."""
-        link = self.ready(call.deadline)
+        link = self.ready(call.deadline, lambda: call.outcome is None)
         if isinstance(link, McpError):
             return link
         made: set[str] = set()  # corrections
@@ -262,7 +262,6 @@ class Session:
             assert link is not None
             if number > self._rounds.limit:
                 return self._rounds.exhausted(call, link, asked)
-            self.pending.answered(call)
             responses = self._rounds.responses(call, link, asked)
             if not isinstance(responses, dict):
                 return responses
@@ -320,7 +319,7 @@ class Session:
 
     def cancel_all(self, reason: str, notification_timeout: float) -> list[CancelReport]:
         """End every call that is not over. Subscriptions go on."""
-        calls = [call for call in list(self._live.values()) if not call.listens]
+        calls = [call for call in list(self._live.values()) if call.outcome is None and not call.listens]
         return self._cancelling.cancel_all(calls, reason, notification_timeout)
 
     # -- notifications
@@ -376,6 +375,7 @@ class Session:
         self.pending.forked()
         for call in list(self._live.values()):
             call.forked(local_error("forked", f"the call was made in another process, which waits for {self.name}"))
+        self._live.clear()
         self.catalog.forked()
         self._checking.forked()
         self._relist = Flight(self._relist.name)

@@ -32,7 +32,9 @@ LISTS = {
 }
 
 # Asking again changes nothing on the server.
-IDEMPOTENT = frozenset({"server/discover", "resources/read", *(method for method, _ in LISTS.values())})
+IDEMPOTENT = frozenset(
+    {"server/discover", "resources/read", "subscriptions/listen", *(method for method, _ in LISTS.values())}
+)
 
 
 NOBODY = {"name": "unnamed", "version": "0"}

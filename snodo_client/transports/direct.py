@@ -71,6 +71,10 @@ class Context:
             if not self._over:
                 self._deliver(message)
 
+    def _stop(self) -> None:
+        """Tell the handler, from a signal handler too, that nobody waits any more."""
+        self._over = True
+
     def _end(self) -> None:
         with self._lock:
             self._over = True
@@ -115,6 +119,7 @@ class DirectTransport:
         call.delivery = "accepted"
         try:
             if self._inline:
+                call.wake = context._stop
                 self._answer(message, context, link)
             else:
                 self._start(partial(self._answer, message, context, link), call)

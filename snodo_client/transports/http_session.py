@@ -7,9 +7,12 @@ same code as ours.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from requests import HTTPError, Request
+from requests.adapters import HTTPAdapter
 from requests.utils import select_proxy
 
 from ..engine import threads
@@ -39,6 +42,8 @@ class SessionSlots:
         self.connect_timeout = connect_timeout
         self.closed = False
         self._leases: set[SessionLease] = set()
+        self.feeds: set[Mailbox[Any]] = set()  # what callers wait for, and threads fill
+        _all.add(self)
 
     def lease(self, call: Call, **_: Any) -> SessionLease:
         lease = SessionLease(call, self)
@@ -59,6 +64,30 @@ class SessionSlots:
         self.closed = True
         for lease in list(self._leases):
             lease.call.wake()
+
+    def forked(self) -> None:
+        """In the child of a fork: the connections that the session holds open are the parent's."""
+        self._leases = set()  # or an exchange that ends here would shut one down
+        for feed in self.feeds:
+            feed.put(None)  # the thread that feeds it is not here
+        for adapter in {id(each): each for each in self.session.adapters.values()}.values():
+            if isinstance(adapter, HTTPAdapter):
+                # The old ones are kept: emptying them takes locks, which a thread that is not here may hold.
+                _of_parents.append((adapter.poolmanager, adapter.proxy_manager))
+                adapter.__setstate__(adapter.__getstate__())  # makes new ones, as in another process
+
+
+_all: WeakSet[SessionSlots] = WeakSet()
+_of_parents: list[Any] = []
+
+
+def _forked() -> None:
+    for slots in _all:
+        slots.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class SessionLease:
@@ -149,8 +178,9 @@ def relay(call: Call, slots: SessionSlots, messages: Iterator[Message]) -> Itera
         slots.wake(call)
 
     call.wake = wake
-    threads.start("snodo-http-session", _run, messages, feed.put)
+    slots.feeds.add(feed)
     try:
+        threads.start("snodo-http-session", _run, messages, feed.put)
         while True:
             try:
                 item = feed.get(call.deadline)
@@ -167,6 +197,7 @@ def relay(call: Call, slots: SessionSlots, messages: Iterator[Message]) -> Itera
                 raise local_error("closed", f"the connection to {slots.what} was closed on this side")
             return
     finally:
+        slots.feeds.discard(feed)
         slots.wake(call)
 
 

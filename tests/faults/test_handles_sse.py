@@ -56,7 +56,7 @@ def left(peer: Peer) -> bool:
         raise Gone
     readable, _, _ = select.select([peer.sock], [], [], 0)
     try:
-        return bool(readable) and peer.sock.recv(1, socket.MSG_PEEK) == b""
+        return bool(readable and peer.sock.recv(1, socket.MSG_PEEK) == b"")
     except OSError:
         return True
 
@@ -135,7 +135,7 @@ def test_the_server_has_the_request_before_it_is_told(kind: str) -> None:
 def test_the_same_after_a_timeout(kind: str) -> None:
     busy = Busy()
     with CONNECT[kind](busy) as client:
-        outcome = client.call_tool("held", timeout=0.2)
+        outcome = client.call_tool("held", timeout=1.0)
         assert isinstance(outcome, McpError)
         assert (outcome.reason, busy.came.is_set()) == ("timeout", True)
         client.call_tool("beside").unwrap()
@@ -153,8 +153,8 @@ def test_many_are_waited_for_together(kind: str) -> None:
         calls = [client.start_tool_call("held") for _ in range(8)]
         until(lambda: all(each._call.delivery == "accepted" for each in calls))
         began = monotonic()
-        reports = client.cancel_all()
-        assert monotonic() - began < 1.0 + 2
+        reports = client.cancel_all(notification_timeout=4.0)
+        assert monotonic() - began < 2.0 + 2
         assert [report.notification_delivery for report in reports] == ["accepted"] * 8
         assert busy.order == ["notifications/cancelled"] * 8
 

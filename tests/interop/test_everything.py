@@ -201,7 +201,7 @@ def test_a_page_to_open(everything: Everything, client: Client) -> None:
 
 def test_a_page_to_open_before_a_call_is_made_again(client: Client) -> None:
     arguments = {"url": f"https://peer.test/{time.monotonic_ns()}", "errorPath": True}
-    refused = client.call_tool("trigger-url-elicitation", arguments)
+    refused = client.call_tool("trigger-url-elicitation", arguments, answer_input=False)
     assert isinstance(refused, InputRequired), refused
     (wanted,) = refused.requests.values()
     assert (wanted["method"], wanted["params"]["mode"]) == ("elicitation/create", "url")
