@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from threading import Event
 from typing import Any
@@ -17,6 +18,7 @@ from snodo_client.engine.session import MAX_WAITING_CALLBACKS
 from snodo_client.engine.worker import Worker
 from snodo_client.outcome import local_error
 from snodo_client.protocol.requests import Request
+from support.forking import in_a_child
 from support.questions import FORM, MODERN, answering, asks, turns
 from support.scripted_transport import NOTIFY, ScriptedTransport, error, result, silent
 from support.waiting import together, until
@@ -207,10 +209,26 @@ def test_a_lost_connection_is_told_with_its_reason_and_once() -> None:
 
 def test_a_connection_nobody_agreed_on_is_not_told_of() -> None:
     told: Told = []
-    transport = ScriptedTransport(lambda call: [error(call, -32603)])
-    with pytest.raises(McpError):
-        Client.connect(transport, on_event=lambda name, fields: told.append((name, fields)))
+    options: Any = {"on_event": lambda name, fields: told.append((name, fields))}
+    refusing: Any = ScriptedTransport(lambda call: [error(call, -32603)])
+    leaving: Any = ("stdio", sys.executable, ["-I", "-S", "-c", "input()"])
+    for target in (refusing, leaving):
+        with pytest.raises(McpError):
+            Client.connect(target, **options)
     assert told == []
+
+
+def test_a_child_of_a_fork_hears_nothing_and_has_no_thread_for_it() -> None:
+    def look() -> tuple[Told, int]:
+        return told, threading.active_count()
+
+    told: Told = []
+    target: Any = ("stdio", sys.executable, ["-m", "snodo_client.testing", "stdio"])
+    with Client.connect(target, on_event=lambda name, fields: told.append((name, fields))):
+        until(lambda: told)
+        told.clear()
+        assert in_a_child(look) == ([], 1)
+    assert [(name, fields["reason"]) for name, fields in told] == [("closed", "closed")]
 
 
 # -- whoever listens holds nobody up

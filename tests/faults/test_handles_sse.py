@@ -56,7 +56,7 @@ def left(peer: Peer) -> bool:
         raise Gone
     readable, _, _ = select.select([peer.sock], [], [], 0)
     try:
-        return bool(readable and peer.sock.recv(1, socket.MSG_PEEK) == b"")
+        return len(readable) == 1 and not peer.sock.recv(1, socket.MSG_PEEK)
     except OSError:
         return True
 

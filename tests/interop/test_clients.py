@@ -31,7 +31,7 @@ EXPECTED: dict[str, Any] = {
     "agreement": ["2026-07-28", "snodo-demo", "1.0", "Try add, count and deploy."],
     "tools": [
         *("add", "echo", "weather", "count", "deploy", "fail", "sleep", "nothing"),
-        *("announce", "research", "sign_up", "roots", "poem", "write_note"),
+        *("announce", "install", "research", "sign_up", "interview", "roots", "poem", "write_note"),
     ],
     "resources": ["demo://readme", "demo://pixel.png", *(f"demo://notes/{number}" for number in range(1, 6))],
     "templates": ["demo://items/{id}"],
