@@ -62,7 +62,8 @@ def left(peer: Peer) -> bool:
 
 
 def held(request: Request) -> bool:
-    return request.message["method"] == "tools/call" and request.message["params"]["name"] == "held"
+    method, params = request.message["method"], request.message.get("params", {})
+    return (method, params.get("name")) == ("tools/call", "held")
 
 
 @contextmanager

@@ -270,7 +270,8 @@ def test_other_references_are_refused(ref: dict[str, Any]) -> None:
 def test_lists_and_reads_may_be_sent_again_and_nothing_else() -> None:
     again = {method for _, method, _ in BUILT if Request(method).idempotent}
     assert again == {
-        "server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list", "resources/read"
+        "server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list", "resources/read",
+        "subscriptions/listen",
     }  # fmt: skip
 
 

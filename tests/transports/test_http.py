@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
@@ -241,9 +242,20 @@ def test_delivery_is_not_sent_without_a_connection() -> None:
         assert call.delivery == "not_sent"
 
 
-def test_delivery_is_unknown_once_bytes_may_have_left() -> None:
+def test_delivery_is_accepted_once_all_of_the_request_is_written() -> None:
     with ScriptedServer(lambda peer: peer.silence()) as server, opened(server.url) as transport:
         call = make_call(timeout=0.2)
+        assert failed(transport, call).reason == "timeout"
+        assert call.delivery == "accepted"
+
+
+def test_delivery_is_unknown_once_bytes_may_have_left() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as unread,
+        opened(f"http://127.0.0.1:{unread.getsockname()[1]}/mcp") as transport,
+    ):
+        call = make_call(timeout=0.5)
+        call.body = b" " * 32 * 1024 * 1024 + call.body
         assert failed(transport, call).reason == "timeout"
         assert call.delivery == "unknown"
 
@@ -385,7 +397,7 @@ def test_a_list_is_sent_again_when_its_kept_connection_was_closed() -> None:
         assert (server.connections, len(server.requests)) == (2, 3)
         call = make_call("tools/call", wire_id=3)
         assert failed(transport, call).reason == "closed"
-        assert call.delivery == "unknown"
+        assert call.delivery == "accepted"
         assert len(server.requests) == 4
 
 
