@@ -312,7 +312,7 @@ class _Shelf:
         return found
 
     def end(self, generations: Iterable[str]) -> None:
-        if isinstance(self._store, MemoryStore):
+        if type(self._store) is MemoryStore:  # not one made from it, which may wait or raise
             for key in generations:
                 self._store.delete(key)
             return

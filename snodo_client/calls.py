@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _thread import LockType, allocate_lock, start_new_thread
+from _thread import start_new_thread
 from contextlib import suppress
 from contextvars import copy_context
 from threading import Thread, get_ident
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from . import checks
 from .engine import threads
 from .engine.deadline import Deadline, timed_out
+from .engine.waiters import Waiters
 from .log import logger
 from .outcome import local_error
 from .protocol import jsonrpc
@@ -48,9 +49,7 @@ class ToolCall:
     def __init__(self, session: Session, call: Call) -> None:
         self._session = session
         self._call = call
-        # A locked lock for each thread that waits. Unlike an Event they may be used by a signal handler of any thread,
-        # and what interrupts one thread keeps no other waiting.
-        self._waiting: list[LockType] = []
+        self._waiting = Waiters()
         self._thread = 0
         self._views: dict[None, Future[Outcome]] = {}  # one at most; setdefault is atomic
         call.raised = []
@@ -83,16 +82,8 @@ class ToolCall:
         here.
         """
         deadline = Deadline(float("inf") if timeout is None else checks.patience(timeout, "timeout"))
-        flag = allocate_lock()
-        flag.acquire()
-        self._waiting.append(flag)  # before the look at the outcome: whoever settles the call from here on finds it
-        try:
-            while not self.done():
-                if not flag.acquire(timeout=deadline.left()) and deadline.over and not self.done():
-                    return timed_out(f"{self._call.request.method} goes on: it was not answered", deadline)
-        finally:
-            with suppress(ValueError):  # it was found
-                self._waiting.remove(flag)
+        if self._waiting.until(lambda: self._call.outcome, deadline) is None:
+            return timed_out(f"{self._call.request.method} goes on: it was not answered", deadline)
         return self._outcome()
 
     def cancel(self, reason: str = CANCEL_REASON, notification_timeout: float = 1.0) -> CancelReport:
@@ -132,9 +123,7 @@ class ToolCall:
 
     def _settled(self) -> None:
         """Whoever settles the call calls this: its own thread, another one, or a signal handler."""
-        with suppress(IndexError):
-            while True:
-                self._waiting.pop().release()
+        self._waiting.wake()
         if self._views:
             self._tell_view()
 

@@ -131,13 +131,19 @@ class Clients:
         with self._lock:
             server = self._server(name)
             del self._servers[name]
-        server.stop()
+        server.stop(Deadline(CLOSE_SECONDS))
 
     def close(self) -> None:
         """Stop all servers, at the same time, within ten seconds. Idempotent, from any thread."""
         with self._lock:
             servers, self._servers = list(self._servers.values()), {}
-        _each(servers, lambda server, _: server.stop(), Deadline(CLOSE_SECONDS))
+        deadline = Deadline(CLOSE_SECONDS)
+        # All at once: none may be left because others took the time.
+        for server, late in _each(
+            servers, lambda server, _: server.stop(deadline), deadline, at_once=len(servers)
+        ).items():
+            if late is not None:  # where threads ran out, or nothing was done in the time
+                server.stop(deadline)
 
     def names(self) -> list[str]:
         """The servers, in the order they were started."""
@@ -279,11 +285,11 @@ class _Server:
         client = self._shared.made
         return client is not None and client.protocol_info["status"] == "ready"
 
-    def stop(self) -> None:
+    def stop(self, deadline: Deadline) -> None:
         self._stopped = True
         client = self._shared.made
         if client is not None:
-            client.close()
+            client._session.close(deadline)
 
     def forked(self) -> None:
         self._shared = Shared()
@@ -340,11 +346,16 @@ def _health(
 
 
 def _each(
-    servers: Sequence[_Server], ask: Callable[[_Server, float | None], T], deadline: Deadline
+    servers: Sequence[_Server],
+    ask: Callable[[_Server, float | None], T],
+    deadline: Deadline,
+    *,
+    at_once: int = AT_ONCE,
 ) -> dict[_Server, T | McpError]:
-    """What each server gives, asked on up to `AT_ONCE` daemon threads with the seconds that are left (None: no limit
+    """What each server gives, asked on up to `at_once` daemon threads with the seconds that are left (None: no limit
     but its own). Those that have given nothing when the time is over get a timeout, and end by themselves.
     """
+    patience = Deadline(deadline.seconds + _GRACE)
     waiting, given = deque(servers), Mailbox[tuple[_Server, "T | McpError"]]()
 
     def run() -> None:
@@ -355,13 +366,12 @@ def _each(
                 return
             given.put((server, _asked(server, ask, deadline)))
 
-    for _ in range(min(len(servers), AT_ONCE)):
+    for _ in range(min(len(servers), at_once)):
         try:
             threads.start("snodo-clients", run)
         except McpError:  # no more threads, or none any more at this point of the exit
             run()
     answers: dict[_Server, T | McpError] = {}
-    patience = Deadline(deadline.seconds + _GRACE)
     while len(answers) < len(servers):
         try:
             server, answer = given.get(patience)

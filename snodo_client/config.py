@@ -300,8 +300,10 @@ def _project(path: str) -> str:
     return os.path.dirname(folder) if os.path.basename(folder).startswith(".") else folder
 
 
-_COMMENT = re.compile(r'"(?:[^"\\]++|\\.)*+"|//[^\n]*+|/\*.*?\*/', re.DOTALL)
-_COMMA = re.compile(r'"(?:[^"\\]++|\\.)*+"|,(?=\s*+[\]}])', re.DOTALL)
+# What has no end goes to the end of the text, which then is not looked through again for each beginning.
+_STRING = r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)'
+_COMMENT = re.compile(rf"//[^\n]*+|/\*.*?\*/|(?P<kept>{_STRING}|/\*.*+)", re.DOTALL)
+_COMMA = re.compile(rf"(?P<kept>{_STRING})|,(?=\s*+[\]}}])", re.DOTALL)
 
 
 def _read(path: str) -> Mapping[str, Any]:
@@ -328,8 +330,8 @@ def plain(text: str) -> str:
     """JSON without the comments and trailing commas that VS Code, Zed and Gemini CLI allow; lines stay where they
     are.
     """
-    text = _COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else re.sub(r"[^\n]", " ", found[0]), text)
-    return _COMMA.sub(lambda found: found[0] if found[0][0] == '"' else " ", text)
+    text = _COMMENT.sub(lambda found: found["kept"] or re.sub(r"[^\n]", " ", found[0]), text)
+    return _COMMA.sub(lambda found: found["kept"] or " ", text)
 
 
 def _kind_of(value: object) -> str:

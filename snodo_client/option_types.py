@@ -48,8 +48,9 @@ class CommonOptions(TypedDict, total=False):
         it hears once. It may list again.
     on_event: called with (name, fields) for what happens on the connection, for logs, metrics and traces: "negotiated",
         "sent", "received", "retried", "cancelled", "closed"; nothing secret is in the fields.
-    cache: True to keep the lists and resources a server allows to be kept, for as long as it says; or the store to keep
-        them in, shared as you like: `snodo_client.cache.MemoryStore`, a Django cache, a Redis client.
+    cache: True to keep the lists and resources a server of 2026-07-28 allows to be kept, for as long as it says; or the
+        store to keep them in, shared as you like: `snodo_client.cache.MemoryStore`, a Django cache, a Redis client.
+        Lists of several pages are not kept.
     validate: "structured" (default) checks the structured results of tools that were listed against their schema; "all"
         also arguments, and that there is such a result; "off" nothing.
 
@@ -82,8 +83,8 @@ class StdioOptions(CommonOptions, total=False):
         `snodo_client.stdio`.
     max_line_bytes: the longest message accepted (16 MiB). shutdown_timeout: seconds the server has to end by itself
         (2).
-    restart: "on_call" to start the server again with the next call after it ended, and in the child of a fork. A call
-        that may have run is never sent again.
+    restart: "on_call" to start the server again with the next call after it ended, and in the child of a fork; 10 times
+        in 10 seconds at most. A call that may have run is never sent again.
     """
 
     env: Mapping[str, str] | None

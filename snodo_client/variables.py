@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import os
 import re
+from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MAX_CHARACTERS = 1024 * 1024
+MAX_CHARACTERS = 1024 * 1024  # of a file
+MAX_EXPANDED = 16 * 1024 * 1024  # characters, of all that variables put into the texts of a configuration
 
 
 class Variables:
     """Replaces the references to variables in a text, once: what a variable holds is not read again."""
 
-    __slots__ = ("_env", "_pattern", "_predefined", "project")
+    __slots__ = ("_env", "_left", "_pattern", "_predefined", "project")
 
     def __init__(self, env: Mapping[str, str], project: str | None = None, *, bare: bool = False) -> None:
         self._env = env
+        self._left = MAX_EXPANDED
         self.project = project
         self._pattern = _BRACED_OR_BARE if bare else _BRACED
         self._predefined = {"userHome": os.path.expanduser("~"), "pathSeparator": os.sep, "/": os.sep}
@@ -47,7 +50,11 @@ class Variables:
         value = self._lookup(name)
         if value is None and not given:
             raise ValueError(f"${{{name}}} is not defined, and has no default{_hint(name)}")
-        return default if value is None else value
+        value = default if value is None else value
+        self._left -= len(value)
+        if self._left < 0:
+            raise ValueError(f"with ${{{name}}} the variables put more than {MAX_EXPANDED} characters into the texts")
+        return value
 
     def _lookup(self, name: str) -> str | None:
         if name.startswith("env:"):
@@ -89,6 +96,8 @@ def env_file(path: str) -> dict[str, str]:
 
 def _content(path: str, name: str) -> str:
     try:
+        if not S_ISREG(os.stat(path).st_mode):  # a pipe or a terminal may have no end
+            raise ValueError(f"{name} is no file")
         with open(path, encoding="utf-8") as file:
             text = file.read(MAX_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:

@@ -4,7 +4,8 @@
 
 The server sends R numbered events a second; the reader takes a tenth of them. What is read and what is reported as
 dropped must add up to what was sent, in order and without a gap that was not told of; what is read must be fresh;
-memory must stay flat; calls beside must be answered. Exits with 1 when anything was wrong.
+memory must stay flat; calls beside must be answered. Exits with 1 when anything was wrong. The short form is for each
+change; the long one is `--seconds 60`.
 """
 
 from __future__ import annotations

@@ -183,9 +183,16 @@ class Call:
             return self._settled.setdefault(None, outcome) is outcome
         finally:  # also when a signal handler raises right after that: others wait
             if self._settled.get(None) is outcome:
-                self._mailbox.put(None)
-                self.wake()
-                self.told()
+                try:
+                    self._tell()
+                except BaseException:  # or in the middle of it
+                    self._tell()
+                    raise
+
+    def _tell(self) -> None:
+        self._mailbox.put(None)
+        self.wake()
+        self.told()
 
     def forked(self, error: McpError) -> None:
         """In the child of a fork: settle the call there, and leave what carries it to the parent."""

@@ -76,7 +76,8 @@ class Router:
         self._on_log = on_log
         self._on_notification = on_notification
         self._on_list_changed = on_list_changed
-        self._changed: set[str] = set()  # the lists whose change is still to be told
+        # The lists whose change is still to be told, with what the queue had dropped by then: it may be among that.
+        self._changed: dict[str, int] = {}
         # Called with a change before anybody hears of it: what is kept of the list or the resource is stale.
         self.on_stale: list[Callable[[str, dict[str, Any]], object]] = []
         self.answering: Answering | None = None  # set by the session before anything is opened
@@ -116,7 +117,8 @@ class Router:
     def lost(self, error: McpError, link: Link) -> None:
         if link.lost is None:
             link.lost = error
-            self._events.tell("closed", server=link.name, reason=error.reason)
+            if link.agreement is not None and error.reason != "forked":
+                self._events.tell("closed", server=link.name, reason=error.reason)
             self._pending.fail_all(link, error)
             self.forgotten(link)
 
@@ -208,16 +210,16 @@ class Router:
         for stale in self.on_stale:
             stale(method, params)
         kind, callback = CHANGES.get(method), self._on_list_changed
-        if kind is None or callback is None or kind in self._changed:
+        dropped = self._callbacks.dropped
+        if kind is None or callback is None or self._changed.get(kind) == dropped:
             return  # of many changes in a row, the callback hears once
 
         def tell() -> None:
-            self._changed.discard(kind)
+            self._changed.pop(kind, None)
             callback(kind)
 
-        self._changed.add(kind)
-        if not self._callbacks.submit(tell):
-            self._changed.discard(kind)
+        self._changed[kind] = dropped
+        self._callbacks.submit(tell)
 
     def _progress(self, message: Message, params: dict[str, Any], owner: Call | None) -> bool:
         """True when the progress is of a request of ours: given to the call that wants it, or dropped because nobody

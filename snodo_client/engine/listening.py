@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from contextvars import copy_context
 from math import inf
-from threading import Condition, RLock, Thread
+from threading import RLock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from . import threads
 from .call import Call
 from .deadline import Deadline, timed_out
 from .inbound import CHANGES, weight
+from .waiters import Waiters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,12 +69,13 @@ class Listening(Call):
     __slots__ = (
         "__weakref__",
         "_buffer",
-        "_changed",
         "_closing",
         "_dropped",
         "_events",
         "_grant",
         "_idle",
+        "_lock",
+        "_readers",
         "_said",
         "_session",
         "_stale",
@@ -105,8 +107,9 @@ class Listening(Call):
         self._buffer = buffer
         self._stale = stale
         self._closing = False
+        self._readers = Waiters()
         # Guards what is below, the grant and the end. Reentrant, for signal handlers.
-        self._changed = Condition(RLock())
+        self._lock = RLock()
         self._events: deque[tuple[Notification, int]] = deque()
         self._weight = 0
         self._dropped = 0
@@ -164,10 +167,10 @@ class Listening(Call):
         if grant is None:
             self._once("a notification before the acknowledgement", "kept")
         size = weight((method, params))
-        with self._changed:
+        with self._lock:
             if self.closed is None:
                 self._add(Notification(method, params), size)
-                self._changed.notify()
+        self._readers.wake()
         return None
 
     def _add(self, event: Notification, size: int) -> None:
@@ -179,7 +182,7 @@ class Listening(Call):
 
     def _acknowledged(self, params: dict[str, Any]) -> None:
         grant = subscriptions.granted(self.wanted, params)
-        with self._changed:
+        with self._lock:
             again = self._grant is not None
             if not again and grant is not None and self.outcome is None:
                 self._grant, self.subscription_id = grant, self.wire_id or 0
@@ -189,8 +192,8 @@ class Listening(Call):
                 for event, size in early:
                     if grant.covers(event.method, event.params):
                         self._add(event, size)
-                self._changed.notify_all()
                 self._mailbox.put(None)  # whoever waits for messages waits as long as the other deadline said
+        self._readers.wake()
         if again:
             self._once("a second acknowledgement")
         elif grant is None:
@@ -218,13 +221,14 @@ class Listening(Call):
         forked = closed.error is not None and closed.error.reason == "forked"
         if self._grant is not None and not forked:
             self._stale(self._grant.accepted)  # before anybody hears of it: the next change goes unnoticed
-        with self._changed:
-            self.closed = closed
+        with self._lock:
+            if self.closed is None:  # else an interruption of this kept it from being done
+                self.closed = closed
             self.told = _nothing  # not itself: nothing but its users is to keep it
             if closed.reason == "closed" or forked:
                 self._events.clear()
                 self._weight = self._dropped = 0
-            self._changed.notify_all()
+        self._readers.wake()
 
     def _how(self, outcome: Outcome | None) -> Closed:
         if not isinstance(outcome, McpError):
@@ -243,12 +247,12 @@ class Listening(Call):
         return Closed("lost", outcome)
 
     def forked(self, error: McpError) -> None:
-        self._changed = Condition(RLock())  # a thread that is not here may hold the old one
+        self._lock = RLock()  # a thread that is not here may hold the old one
         super().forked(error)
 
     def restart(self, request: Request) -> None:
         super().restart(request)
-        with self._changed:
+        with self._lock:
             self._events.clear()
             self._weight = self._dropped = 0
 
@@ -277,9 +281,8 @@ class Listening(Call):
             raise
 
     def _acknowledgement(self, patience: Deadline) -> Self | McpError:
-        with self._changed:
-            while self._grant is None and self.closed is None and not patience.over:
-                self._changed.wait(patience.left())
+        self._readers.until(lambda: self._grant or self.closed, patience)
+        with self._lock:
             if self._grant is not None:
                 return self
             unheard = timed_out(f"{self.request.method} was not acknowledged by {self._server}", self.deadline)
@@ -292,13 +295,13 @@ class Listening(Call):
 
     def next(self, deadline: Deadline) -> Event | None:
         """The next event, None when none came by the deadline."""
-        with self._changed:
-            while not self._events:
-                if self.closed is not None:
-                    return self.closed
-                if deadline.over:
-                    return None
-                self._changed.wait(deadline.left())
+        return self._readers.until(self._taken, deadline)
+
+    def _taken(self) -> Event | None:
+        """The next event, None when there is none yet."""
+        with self._lock:
+            if not self._events:
+                return self.closed
             if self._dropped:
                 dropped, self._dropped = Dropped(self._dropped), 0
                 return dropped

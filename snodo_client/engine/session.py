@@ -276,6 +276,8 @@ class Session:
             call.restart(call.request.copy(params=params))
             outcome = self._perform(call, on_progress)
             if not isinstance(outcome, InputRequired):
+                if isinstance(outcome, McpError) and outcome.reason is not None and outcome.cause is None:
+                    outcome.cause = asked
                 return outcome
             asked = outcome
         raise AssertionError
@@ -360,8 +362,8 @@ class Session:
             call.finish(error.copy())
         exits.discard(self)
         connection.close(deadline)
-        if connection.link is not None and connection.link.lost is None:
-            self.events.tell("closed", server=self.name, reason="closed")
+        if connection.link is not None:
+            self.router.lost(error, connection.link)
         # Notifications that arrived are still told, within reason; cancellations have nowhere to go any more.
         self._answering.close(deadline.sub(0.0))
         self._control.close(deadline.sub(0.0))

@@ -181,12 +181,9 @@ class StdioTransport:
         """
         if self._pid != os.getpid() and not self._restarts:
             raise local_error("forked", f"the client of {self._command} was made in another process")
-        with self._lock:
-            old, closed = self._link, self._closed
+        old = self._link
         if old is not None:
             self._retire(old, deadline)
-        if closed:
-            raise self._closed_error()
         if deadline.over:
             raise timed_out(f"{self._command} was not started", deadline)
         self._pace(old)
@@ -195,6 +192,8 @@ class StdioTransport:
         launch = Event()
         self._launches.add(launch)
         try:
+            if self._closed:  # asked only now: who closes it from here on waits for this start
+                raise self._closed_error()
             threads.start("snodo-stdio-launcher", self._launch, inbound, deadline, started.put, launch)
         except BaseException:
             self._launches.discard(launch)

@@ -69,10 +69,11 @@ def is_second_round(request: Request) -> None:
     assert "Ada" not in head
 
 
-@pytest.mark.parametrize("closing", ["Connection: close", None])
-def test_a_round_is_answered_on_another_connection(closing: str | None) -> None:
-    first = (lambda peer, request: asks(peer, request, closing)) if closing else ends(asks)
-    with ScriptedServer(replies(first, answers)) as server, connect(server) as client:
+def test_a_round_is_answered_on_another_connection() -> None:
+    def closes(peer: Peer, request: Request) -> None:
+        asks(peer, request, "Connection: close")
+
+    with ScriptedServer(replies(closes, answers)) as server, connect(server) as client:
         succeeds(client)
         assert server.connections == 2
         one, two = server.requests
@@ -80,6 +81,14 @@ def test_a_round_is_answered_on_another_connection(closing: str | None) -> None:
         assert one.id != two.id
         different = [name for name, value in one.headers if two.header(name) != value]
         assert different == ["content-length"]
+
+
+def test_a_round_of_a_read_outlives_a_connection_that_is_closed_without_a_word() -> None:
+    with ScriptedServer(replies(ends(asks), answers)) as server, connect(server) as client:
+        assert isinstance(client.read_resource("a:b"), Ok)
+        assert server.connections == 2
+        params = server.requests[-1].message["params"]
+        assert (params["inputResponses"], params["requestState"]) == ({"a": FILLED}, STATE)
 
 
 def test_a_refused_header_in_the_middle_is_corrected_with_the_answers_kept() -> None:

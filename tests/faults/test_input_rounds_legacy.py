@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, InputRequest, InputRequired, McpError, Ok
+from snodo_client.engine import session
 from snodo_client.engine.rounds import PAUSE_SECONDS
 from support.older import KINDS, Line, Message, Older, older
 from support.questions import noting
@@ -102,6 +103,19 @@ def test_a_server_that_asks_again_is_asked_again_after_a_pause_and_not_for_ever(
         assert (outcome.reason, outcome.data) == ("input_rounds", {"max_input_rounds": 2})
         assert isinstance(outcome.cause, InputRequired)
         assert (len(visited), len(calls(server))) == (2, 3)
+
+
+@each_kind
+def test_the_first_time_there_is_no_pause(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "PAUSE_SECONDS", 60.0)
+    handlers = {"url": lambda request: ACCEPT}
+    with older(kind, on=refused(PAGES[0])) as server:
+        assert isinstance(call(server.connect(handlers=handlers)), Ok)
+    with older(kind, on=refused(PAGES[0], times=2)) as server:
+        outcome = call(server.connect(handlers=handlers), timeout=0.3)
+        assert isinstance(outcome, McpError)
+        assert outcome.reason == "timeout"
+        assert isinstance(outcome.cause, InputRequired)
 
 
 def test_the_original_deadline_is_over_all_of_it() -> None:
