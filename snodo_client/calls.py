@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from . import checks
 from .engine import threads
-from .engine.deadline import Deadline, timed_out
+from .engine.deadline import Deadline
 from .engine.waiters import Waiters
 from .log import logger
 from .outcome import local_error
@@ -77,13 +77,14 @@ class ToolCall:
     def result(self, timeout: float | None = None) -> Outcome:
         """Wait for the outcome. It is remembered: ask as often as you like.
 
-        A wait that runs out after `timeout` seconds (None: as long as the call takes) gives a "timeout" error and
-        cancels nothing; `done()` tells it from a call that timed out. What `progress=` or a handler raised is raised
+        A wait that runs out after `timeout` seconds (None: as long as the call takes) gives the error
+        "wait_timeout" and cancels nothing. What `progress=` or a handler raised is raised
         here.
         """
         deadline = Deadline(float("inf") if timeout is None else checks.patience(timeout, "timeout"))
         if self._waiting.until(lambda: self._call.outcome, deadline) is None:
-            return timed_out(f"{self._call.request.method} goes on: it was not answered", deadline)
+            text = f"{self!r} has no outcome after a wait of {deadline.seconds:g} s"
+            return local_error("wait_timeout", text, data={"timeout": deadline.seconds})
         return self._outcome()
 
     def cancel(self, reason: str = CANCEL_REASON, notification_timeout: float = 1.0) -> CancelReport:

@@ -23,7 +23,9 @@ def seconds(value: object, name: str) -> float:
 
 def patience(value: object, name: str) -> float:
     """A number of seconds to wait; 0 only looks."""
-    if type(value) in (int, float) and value == 0:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value <= 0:
+        if value:
+            raise ValueError(f"{name}={value} must not be negative")
         return 0.0
     return seconds(value, name)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, overload
 
-from . import checks, tasks
+from . import checks, targets, tasks
 from . import options as _options
 from .calls import CANCEL_REASON, ToolCall, cancel_arguments
 from .engine.deadline import Deadline
@@ -18,7 +18,6 @@ from .protocol import requests, tool_headers
 from .protocol.agreement import Agreement
 from .protocol.requests import Request
 from .tasks import Tasks
-from .transports import loading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from .engine.cancelling import CancelReport
     from .engine.roots import Roots
     from .option_types import (
+        AnyOptions,
         CallOptions,
         CommonOptions,
         DirectOptions,
@@ -40,15 +40,11 @@ if TYPE_CHECKING:
     )
     from .outcome import Outcome
     from .subscription import Event, Subscription
+    from .targets import AnyTarget, CustomTarget, HttpTarget, SseTarget, StdioTarget, WebSocketTarget
     from .transports.base import Transport
 
     Object = dict[str, Any]
     Kind = Literal["tools", "resources", "resource_templates", "prompts", "tasks"]
-    StdioTarget = tuple[Literal["stdio"], str] | tuple[Literal["stdio"], str, Sequence[str]]
-    HttpTarget = str | tuple[Literal["http"], str]
-    SseTarget = tuple[Literal["sse"], str]
-    WebSocketTarget = tuple[Literal["websocket"], str]
-    CustomTarget = Transport | Callable[[], Transport]
 
 MAX_TOTAL_TIMEOUT = 600.0
 
@@ -107,7 +103,7 @@ class Client:
     def connect(cls, target: CustomTarget, **options: Unpack[CommonOptions]) -> Self: ...
     @overload
     @classmethod
-    def connect(cls, target: tuple[str, str, Sequence[str]], **options: Unpack[StdioOptions]) -> Self: ...
+    def connect(cls, target: AnyTarget, **options: Unpack[AnyOptions]) -> Self: ...
     @classmethod
     def connect(cls, target: Any, **options: Any) -> Self:
         """Connect to a server.
@@ -118,7 +114,7 @@ class Client:
         (with `wait=False` calls return that instead), ValueError or TypeError for wrong arguments, before anything is
         opened.
         """
-        connection, make = _target(target)
+        connection, make = targets.maker(target)
         common, own = _options.split(options, connection)
         transport = make(own)
         _options.check_eras(common, transport.traits.eras, connection)
@@ -182,7 +178,9 @@ class Client:
         once.
         """
         ready = self._session.ready(self._deadline({"timeout": timeout}))
-        return ready if isinstance(ready, McpError) else Ok(self.protocol_info)
+        if isinstance(ready, McpError):
+            return ready
+        return Ok(self.protocol_info) if ready.lost is None else ready.lost.copy()
 
     # -- calls
 
@@ -475,46 +473,3 @@ class Client:
         deadline, wishes = self._deadline(options), self._wishes(options)
         items = self._session.lists.whole(kind, request, deadline, options.get("progress"), wishes)
         return items if isinstance(items, McpError) else Ok(items)
-
-
-_TARGETS = (
-    'a target is ("stdio", command, [arguments]), ("http", url), a URL, ("sse", url), ("websocket", url), or a '
-    "transport or what makes one; a server in this process is for Client.direct()"
-)
-
-
-def _target(target: Any) -> tuple[str, Callable[[Mapping[str, Any]], Transport]]:
-    """The kind of connection a target asks for, and what makes its transport from that connection's options."""
-    if isinstance(target, str):
-        if not target.lower().startswith(("http://", "https://")):
-            raise ValueError(f"a text that is no http(s) URL is no target: {_TARGETS}")
-        target = ("http", target)
-    if isinstance(target, tuple):
-        match target:
-            case ("stdio", command):
-                return "stdio", lambda own: _loaded("stdio", "StdioTransport")(command, (), **own)
-            case ("stdio", command, arguments):
-                return "stdio", lambda own: _loaded("stdio", "StdioTransport")(command, arguments, **own)
-            case ("http", url):
-                return "http", lambda own: _loaded("http", "HttpTransport")(url, **own)
-            case ("sse", url):
-                return "sse", lambda own: _loaded("sse", "SseTransport")(url, **own)
-            case ("websocket", url):
-                return "websocket", lambda own: _loaded("websocket", "WebSocketTransport")(url, **own)
-        raise ValueError(_TARGETS)
-    if hasattr(target, "exchange") and not isinstance(target, type):
-        return "custom", lambda _: target
-    if callable(target):
-        return "custom", lambda _: _checked(target())
-    raise TypeError(f"a {type(target).__name__} is no target: {_TARGETS}")
-
-
-def _loaded(module: str, name: str) -> Any:
-    """A transport class; each is imported when it is wanted."""
-    return getattr(loading.load(module), name)
-
-
-def _checked(transport: Any) -> Transport:
-    if not hasattr(transport, "exchange"):
-        raise TypeError(f"the callable made a {type(transport).__name__}, which is no transport")
-    return transport  # type: ignore[no-any-return]

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self, TypeVar, Unpack
 
-    from .client import Client, HttpTarget, Object, SseTarget, StdioTarget, WebSocketTarget
+    from .client import Client, Object
     from .config import Source
-    from .option_types import CommonOptions, HttpOptions, StdioOptions, ToolCallOptions, WebSocketOptions
+    from .option_types import AnyOptions, CommonOptions, HttpOptions, StdioOptions, ToolCallOptions, WebSocketOptions
     from .outcome import Outcome
+    from .targets import AnyTarget, HttpTarget, SseTarget, StdioTarget, WebSocketTarget
     from .transports.base import Transport
 
     T = TypeVar("T")
@@ -105,7 +106,7 @@ class Clients:
     @overload
     def start(self, name: str, target: Callable[[], Transport], **options: Unpack[CommonOptions]) -> None: ...
     @overload
-    def start(self, name: str, target: tuple[str, str, Sequence[str]], **options: Unpack[StdioOptions]) -> None: ...
+    def start(self, name: str, target: AnyTarget, **options: Unpack[AnyOptions]) -> None: ...
     def start(self, name: str, target: Any, **options: Any) -> None:
         """Take in a server; it is connected when it is used. `target` and `options` are those of `Client.connect`
         (`wait` has no say), or one `ConnectSpec`. Raises ValueError or TypeError for wrong ones, and ValueError for a
@@ -200,7 +201,7 @@ class Clients:
         self, tool: str | Object, arguments: Object | None = None, **options: Unpack[ToolCallOptions]
     ) -> Outcome:
         """Call a tool by its name in `list_tools`, or by its definition from there; keywords and outcome are those of
-        `Client.call_tool`. Raises KeyError for a server there is not.
+        `Client.call_tool`. A name of no server is an "invalid_arguments" error: such names come from models.
         """
         name = tool if isinstance(tool, str) else tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str):
@@ -210,7 +211,8 @@ class Clients:
             server = next((server for server in self._servers.values() if server.prefix == prefix), None)
             if server is None or not rest:
                 begins = ", ".join(f"{server.prefix}{tool_names.SEPARATOR}" for server in self._servers.values())
-                raise KeyError(f"no server has the tool {name!r}: their names begin with {begins or 'nothing'}")
+                text = f"no server has the tool {name!r}: there are names that begin with {begins or 'nothing'}"
+                return local_error("invalid_arguments", text, data={"method": "tools/call"})
         timeout = options.get("timeout")
         deadline = Deadline(inf if timeout is None else checks.seconds(timeout, "timeout"))
         own = server.own_name(rest, timeout)

@@ -138,6 +138,10 @@ class WebSocketOptions(CommonOptions, total=False):
     max_response_bytes: int
 
 
+class AnyOptions(StdioOptions, HttpOptions, total=False):
+    """For a target whose kind a type checker cannot see; those that do not belong to it are refused."""
+
+
 class DirectOptions(CommonOptions, total=False):
     """Options of a server in this process.
 

@@ -55,7 +55,7 @@ REASONS: dict[str, Reason] = {
         CLOSED,
         "transport",
         "the server process could not be started, or ended",
-        "fix the command, or what its stderr says, and connect again",
+        'fix the command, or what its stderr says, and connect again; restart="on_call" does that by itself',
         ("command", "exit_code", "signal", "stderr"),
     ),
     "timeout": Reason(
@@ -71,6 +71,13 @@ REASONS: dict[str, Reason] = {
         "progress kept the call alive up to its hard limit",
         "raise max_total_timeout=",
         ("max_total_timeout",),
+    ),
+    "wait_timeout": Reason(
+        TIMEOUT,
+        "transport",
+        "the call goes on: it has no outcome yet",
+        "ask for its result again, or cancel it",
+        ("timeout",),
     ),
     "cancelled": Reason(
         CLOSED, "transport", "the call was cancelled on this side", "call again if the answer is still wanted", ()

@@ -12,16 +12,16 @@ from threading import RLock
 from time import monotonic
 from typing import TYPE_CHECKING, overload
 
-from . import client as _client
 from . import options as _options
+from . import targets
 from .client import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any, Self, Unpack
 
-    from .client import HttpTarget, SseTarget, StdioTarget, WebSocketTarget
-    from .option_types import CommonOptions, HttpOptions, StdioOptions, WebSocketOptions
+    from .option_types import AnyOptions, CommonOptions, HttpOptions, StdioOptions, WebSocketOptions
+    from .targets import AnyTarget, HttpTarget, SseTarget, StdioTarget, WebSocketTarget
     from .transports.base import Transport
 
 # A server that dies whenever it is started gets a new client no more often than this.
@@ -51,9 +51,9 @@ class ConnectSpec:
     @overload
     def __init__(self, target: Callable[[], Transport], **options: Unpack[CommonOptions]) -> None: ...
     @overload
-    def __init__(self, target: tuple[str, str, Sequence[str]], **options: Unpack[StdioOptions]) -> None: ...
+    def __init__(self, target: AnyTarget, **options: Unpack[AnyOptions]) -> None: ...
     def __init__(self, target: Any, **options: Any) -> None:
-        connection, make = _client._target(target)
+        connection, make = targets.maker(target)
         if connection == "custom" and hasattr(target, "exchange") and not isinstance(target, type):
             raise TypeError("a transport can be connected once, and only here: give a callable that makes one")
         common, own = _options.split(options, connection)

@@ -6,10 +6,11 @@ The reading side only; how events arrive is in `engine.listening`.
 from __future__ import annotations
 
 import _thread
-from math import inf, isnan
+from math import inf
 from typing import TYPE_CHECKING
 from weakref import finalize
 
+from . import checks
 from .engine import threads
 from .engine.deadline import Deadline
 from .log import logger
@@ -82,6 +83,11 @@ class Closed:
         self.reason: Reason = reason
         self.error = error
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Closed) and self.reason == other.reason and self.error is other.error
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         return f"Closed({self.reason!r}{f', {self.error!r}' if self.error is not None else ''})"
 
@@ -128,7 +134,7 @@ class Subscription:
         """The next event, waited for `timeout` seconds (None: as long as it takes); None when none came. After the end
         it is always the same `Closed`.
         """
-        return self._listening.next(Deadline(_waiting(timeout)))
+        return self._listening.next(Deadline(inf if timeout is None else checks.patience(timeout, "timeout")))
 
     def __iter__(self) -> Iterator[Event]:
         while True:
@@ -184,14 +190,3 @@ def _let_go(listening: Listening) -> None:
             _thread.start_new_thread(listening.close, ())
         except RuntimeError:  # no more threads: it ends with its client
             return
-
-
-def _waiting(timeout: object) -> float:
-    """Seconds to wait: a number, not negative, or None for ever."""
-    if timeout is None:
-        return inf
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}")
-    if isnan(timeout) or timeout < 0:
-        raise ValueError(f"timeout={timeout} must not be negative")
-    return float(timeout)

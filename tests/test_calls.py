@@ -63,7 +63,7 @@ def test_a_wait_that_runs_out_cancels_nothing(timeout: float) -> None:
         waited = handle.result(timeout)
         assert timeout <= monotonic() - before < timeout + 2
         assert isinstance(waited, McpError)
-        assert (waited.reason, waited.data) == ("timeout", {"timeout": timeout})
+        assert (waited.reason, waited.data) == ("wait_timeout", {"timeout": timeout})
         assert not handle.done()
         arrived.answer()
         assert handle.result(10).ok
@@ -88,7 +88,7 @@ def test_any_number_of_threads_may_wait_and_all_get_the_same(kind: str) -> None:
         waiting = [Thread(target=lambda: got.append(handle.result(20)), daemon=True) for _ in range(16)]
         for thread in waiting:
             thread.start()
-        until(lambda: len(handle._waiting) == 16)
+        until(lambda: len(handle._waiting._flags) == 16)
         arrived.answer()
         for thread in waiting:
             thread.join(10)
@@ -538,10 +538,11 @@ def test_cancel_all_ends_calls_that_wait_for_the_negotiation() -> None:
         assert [each.params["name"] for each in stage.calls] == ["after"]
 
 
-def test_a_blocking_call_that_waits_for_the_negotiation_returns_at_once() -> None:
+@pytest.mark.parametrize("cache", [None, True])
+def test_a_blocking_call_that_waits_for_the_negotiation_returns_at_once(cache: bool | None) -> None:
     with staged("stdio") as stage:
         stage.gate.clear()
-        client = stage.connect(wait=False, protocol="auto")
+        client = stage.connect(wait=False, protocol="auto", cache=cache)
         until(lambda: stage.asked)
         outcomes: list[Any] = []
         caller = Thread(target=lambda: outcomes.append(client.call_tool("t")), daemon=True)

@@ -35,18 +35,18 @@ class Attempts:
         self._events = events
 
     def run(self, call: Call, link: Link, on_progress: OnProgress | None) -> Outcome:
-        """One request on the wire and what came back for it."""
-        since = monotonic() if self._events.wanted else 0.0
+        events, since = self._events if self._events.wanted else None, monotonic()
         exchange = self._connection.exchange(call, link)
         if isinstance(exchange, McpError):
             return exchange
-        self._events.of_call("sent", call)
+        if events is not None:
+            events.of_call("sent", call)
         try:
             outcome = self._receive(call, link, exchange, on_progress)
         finally:
             let_go(exchange)
-        if self._events.wanted:
-            self._events.received(call, outcome, monotonic() - since)
+        if events is not None:
+            events.received(call, outcome, monotonic() - since)
         if not isinstance(outcome, McpError) or outcome.reason in (None, "session_lost"):
             self._connection.pending.answered(call)
         return outcome

@@ -199,6 +199,10 @@ class Call:
         self.wake = _nothing
         self.finish(error)
 
+    def unsettled(self) -> bool:
+        """Whether anybody still waits for the outcome."""
+        return not self._settled
+
     @property
     def outcome(self) -> Outcome | None:
         return self._settled.get(None)

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..protocol.tool_headers import Annotation
+    from ..schema.compiled import Compiled
 
 MAX_TOOLS = 100_000
+MAX_CHECKERS = 1000
 
 
 class Catalog:
@@ -26,6 +28,7 @@ class Catalog:
         self._lock = RLock()
         self._annotations: dict[str, Sequence[Annotation]] = {}
         self._definitions: dict[str, dict[str, Any]] = {}
+        self._checkers: dict[tuple[str, str], tuple[object, Compiled | None]] = {}
         self._warned: set[str] = set()
 
     def remember(self, tools: list[dict[str, Any]], server: str, *, mirrors: bool = True) -> list[dict[str, Any]]:
@@ -62,6 +65,18 @@ class Catalog:
         """The schemas of a tool, None when it was not listed."""
         return self._definitions.get(name) if isinstance(name, str) else None
 
+    def checker(self, name: str, member: str, schema: object) -> tuple[object, Compiled | None] | None:
+        """What was kept for this schema, the `member` of the tool's definition; None when nothing was."""
+        kept = self._checkers.get((name, member))
+        return kept if kept is not None and (kept[0] is schema or kept[0] == schema) else None
+
+    def keep(self, name: str, member: str, schema: object, checker: Compiled | None) -> None:
+        """Keep what a schema was compiled to, None when it is not checked."""
+        with self._lock:
+            if len(self._checkers) >= MAX_CHECKERS:
+                self._checkers.clear()
+            self._checkers[name, member] = schema, checker
+
     def changed(self, method: str, params: dict[str, Any]) -> None:
         """A list changed, as this notification tells: what is remembered of the tools may be wrong."""
         if method == "notifications/tools/list_changed":
@@ -71,6 +86,7 @@ class Catalog:
         with self._lock:
             self._annotations.clear()
             self._definitions.clear()
+            self._checkers.clear()
 
     def forked(self) -> None:
         """In the child of a fork: whoever held the lock stayed with the parent."""

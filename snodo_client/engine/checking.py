@@ -5,7 +5,6 @@ A schema that cannot be checked safely is not checked: the tool stays usable, an
 
 from __future__ import annotations
 
-from threading import RLock
 from typing import TYPE_CHECKING
 
 from ..log import logger
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     Validate = Literal["structured", "off", "all"]
     Definition = Mapping[str, Any]
 
-MAX_COMPILED = 1000
 MISSING = object()
 
 
@@ -41,9 +39,6 @@ class Checking:
         self._catalog = catalog
         self._connection = connection
         self._relist = relist
-        self._lock = RLock()
-        # By tool and member of its definition: the schema, and what it compiled to; None where it is not checked.
-        self._compiled: dict[tuple[str, str], tuple[object, Compiled | None]] = {}
         self._said: set[tuple[str, str]] = set()
 
     def arguments(self, call: Call, definition: Definition | None) -> McpError | None:
@@ -81,10 +76,6 @@ class Checking:
         data = {"tool": name, "path": problem.path, "rule": problem.rule, "result": outcome.value}
         return local_error("invalid_structured_content", text, data=data)
 
-    def forked(self) -> None:
-        """In the child of a fork: whoever held the lock stayed with the parent."""
-        self._lock = RLock()
-
     # -- inside
 
     def _schema(self, name: str, member: str, definition: Definition | None) -> object:
@@ -111,16 +102,16 @@ class Checking:
         return None
 
     def _checker(self, name: str, member: str, schema: object) -> Compiled | None:
-        known = self._compiled.get((name, member))
-        if known is not None and (known[0] is schema or known[0] == schema):
-            return known[1]
+        kept = self._catalog.checker(name, member, schema)
+        if kept is not None:
+            return kept[1]
         from ..schema.compiled import compile_schema
 
         made = compile_schema(schema)
         compiled = None if isinstance(made, str) else made
         if isinstance(made, str):
             self._unchecked(name, member, made)
-        self._keep(name, member, schema, compiled)
+        self._catalog.keep(name, member, schema, compiled)
         return compiled
 
     def _unchecked(self, name: str, member: str, why: str) -> None:
@@ -129,9 +120,3 @@ class Checking:
             self._said.add(shown)
             text = "%s: the %s of the tool %r is not checked: %s"
             logger("schema").warning(text, self._connection.name, member, *shown)
-
-    def _keep(self, name: str, member: str, schema: object, compiled: Compiled | None) -> None:
-        with self._lock:
-            if len(self._compiled) >= MAX_COMPILED:
-                self._compiled.clear()
-            self._compiled[name, member] = schema, compiled

@@ -12,7 +12,7 @@ from ..protocol.requests import Request
 from ..reasons import HEADER_MISMATCH, UNSUPPORTED_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from ..outcome import Outcome
     from ..transports.base import Link
@@ -52,10 +52,6 @@ class Corrections:
         self._catalog = catalog
         self._ready = ready
         self._relist = relist
-
-    @property
-    def _allowed(self) -> Sequence[str]:
-        return self._connection.allowed
 
     def after(self, call: Call, link: Link, outcome: Outcome, made: set[str]) -> Outcome | Again:
         """What to send again after an attempt, else the outcome there is. `made` are the corrections of this call."""
@@ -107,9 +103,10 @@ class Corrections:
         """A refusal of the version or the headers of a request."""
         request = call.request
         if refusal.code == UNSUPPORTED_VERSION:
-            version = refusals.another_version(refusal, self._allowed, made)
+            allowed = self._connection.allowed
+            version = refusals.another_version(refusal, allowed, made)
             if version is None:
-                return refusals.no_version_left(refusal, self._allowed, self._connection.name)
+                return refusals.no_version_left(refusal, allowed, self._connection.name)
             made.add(version)
             return Again(link, request.copy(version=version), "version")
         mirrored = request.method == "tools/call" and self._connection.mirrors

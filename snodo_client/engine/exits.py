@@ -17,13 +17,17 @@ from weakref import WeakKeyDictionary, finalize
 from .deadline import Deadline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .connection import Connection
     from .session import Session
 
 SECONDS = 2.5
+LAST_SECONDS = 0.3
 
 _open: WeakKeyDictionary[Session, finalize[[Connection, int], Session]] = WeakKeyDictionary()
 _orphans: dict[int, Connection] = {}
+_last: list[Callable[[], object]] = []
 _registered = 0  # the process that has arranged for its end
 
 
@@ -36,6 +40,11 @@ def add(session: Session) -> None:
     orphaned = finalize(session, _orphaned, session.connection, session.pid)
     orphaned.atexit = False
     _open[session] = orphaned
+
+
+def at_last(job: Callable[[], object]) -> None:
+    """Have a job done at the very end of the interpreter, for what closing has not brought about in its time."""
+    _last.append(job)
 
 
 def discard(session: Session) -> None:
@@ -72,7 +81,8 @@ def _register() -> None:
 def _close_all() -> None:
     # A child of a fork inherits the table, but not the servers.
     here = [session for session in list(_open) if session.pid == getpid()]
-    deadline = Deadline(SECONDS)
+    deadline = Deadline(SECONDS - LAST_SECONDS)  # in the rest a server is killed that did not leave by itself
+    until = Deadline(SECONDS)
     closers = [session.close for session in here] + [connection.close for connection in list(_orphans.values())]
     threads = []
     for close in closers:
@@ -83,8 +93,12 @@ def _close_all() -> None:
             close(deadline)
         else:
             threads.append(thread)
-    for thread in threads:
-        thread.join(deadline.left())
+    try:
+        for thread in threads:
+            thread.join(until.left())
+    finally:  # also when somebody is in a hurry, and interrupts
+        for job in _last:
+            job()
 
 
 def _forked() -> None:

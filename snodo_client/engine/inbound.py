@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..log import logger
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
-from ..protocol.requests import PREFIX
+from ..protocol.subscriptions import SUBSCRIPTION_ID
 from ..protocol.versions import BATCHING, MODERN
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ MAX_LOGGED = 2000
 MAX_WAITING_PROGRESS = 1000
 MAX_PROGRESS_WEIGHT = 65_536
 
-SUBSCRIPTION_ID = PREFIX + "subscriptionId"
 # Notifications of changes, and the list that changed.
 CHANGES = {
     "notifications/tools/list_changed": "tools",

@@ -130,12 +130,25 @@ class Opening:
             return Answer(request.method, fault(error))
         if not step.beside:
             self._forget()
-        limit = self._deadline.sub(self._connection.probe_timeout, "probe_timeout") if step.brief else self._deadline
+        limit = self._patience(step)
         call = Call(0, request, limit)
         if step.beside and self._calls:
             call.share(self._calls[-1])
         self._calls.append(call)
         return self._send(call)
+
+    def _patience(self, step: Step) -> Deadline:
+        """How long a question may go unanswered. The first leaves the time to ask in another way."""
+        if not step.brief:
+            return self._deadline
+        half = self._deadline.left() / 2
+        if (
+            half < self._connection.probe_timeout
+            and not step.beside
+            and self._connection.transport.traits.silence_is_legacy
+        ):
+            return self._deadline.sub(half, "half of timeout")
+        return self._deadline.sub(self._connection.probe_timeout, "probe_timeout")
 
     def _replace(self, where: str) -> None:
         connection = self._connection

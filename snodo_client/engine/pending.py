@@ -36,8 +36,8 @@ class Pending:
         return self._calls.get(wire_id)
 
     def forget(self, call: Call) -> None:
-        with self._lock:
-            if call.wire_id is not None:
+        if call.wire_id is not None:
+            with self._lock:
                 self._calls.pop(call.wire_id, None)
 
     def answered(self, call: Call) -> None:

@@ -181,7 +181,7 @@ class Session:
 
     def _kept(self, keeping: Keeping, call: Call, on_progress: OnProgress | None, wishes: Wishes) -> Outcome:
         """The outcome, from the cache or for it."""
-        link = self.ready(call.deadline)
+        link = self.ready(call.deadline, call.unsettled)
         if isinstance(link, McpError):
             return link
         call.request = _fitted(call.request, link.version)
@@ -231,7 +231,7 @@ class Session:
 
     def _perform(self, call: Call, on_progress: OnProgress | None) -> Outcome:
         """One round: attempts until one is not to be corrected."""
-        link = self.ready(call.deadline, lambda: call.outcome is None)
+        link = self.ready(call.deadline, call.unsettled)
         if isinstance(link, McpError):
             return link
         made: set[str] = set()  # corrections
@@ -379,7 +379,6 @@ class Session:
             call.forked(local_error("forked", f"the call was made in another process, which waits for {self.name}"))
         self._live.clear()
         self.catalog.forked()
-        self._checking.forked()
         self._relist = Flight(self._relist.name)
         self._callbacks.forked()
         self._control.forked()

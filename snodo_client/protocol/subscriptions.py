@@ -56,6 +56,8 @@ def wanted(filter: object) -> dict[str, Any]:
 
 def _checked(filter: Mapping[str, Any]) -> dict[str, Any]:
     checked = dict(filter)
+    for member in checked:
+        _refuse_misspelt(member)
     for switch in _SWITCHES.values():
         if not isinstance(checked.get(switch, False), bool):
             raise TypeError(f"{switch} in a filter is True or False, not {type(checked[switch]).__name__}")
@@ -65,6 +67,16 @@ def _checked(filter: Mapping[str, Any]) -> dict[str, Any]:
             raise TypeError(f"{_URIS} in a filter is a list of URIs")
         checked[_URIS] = list(uris)
     return checked
+
+
+def _refuse_misspelt(member: object) -> None:
+    """What is almost a member of the protocol is none of an extension."""
+    from difflib import get_close_matches
+
+    known = (*_SWITCHES.values(), _URIS)
+    close = get_close_matches(member, known, 1, 0.8) if isinstance(member, str) and member not in known else []
+    if close:
+        raise ValueError(f"{member!r} in a filter: did you mean {close[0]!r}?")
 
 
 class Grant:

@@ -13,6 +13,8 @@ from threading import Condition, RLock
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from ..engine import exits
+
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
@@ -68,6 +70,14 @@ def kept_out() -> AbstractContextManager[None]:
 def add(process: Process) -> None:
     """Have the child of a fork let go of its pipes."""
     _started.add(process)
+
+
+def _kill_all() -> None:
+    for process in list(_started):
+        process.kill()
+
+
+exits.at_last(_kill_all)
 
 
 def _forked() -> None:

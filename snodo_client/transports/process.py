@@ -279,8 +279,15 @@ class Process:
         try:
             if not self._finished:
                 self._finished = self._descend(end, grace / 2)
+        except BaseException:  # an interruption: it may be that nobody tries again
+            self.kill()
+            raise
         finally:
             self._stopping.release()
+
+    def kill(self) -> None:
+        """End the process and its group at once, unless that was done."""
+        self._signal_unreaped(_SIGKILL)
 
     def _descend(self, end: float, patience: float) -> bool:
         """The ladder. False when even SIGKILL has not ended it (a system call that cannot be interrupted)."""

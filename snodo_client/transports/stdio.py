@@ -294,6 +294,7 @@ class StdioTransport:
         """
         self._lock = RLock()  # a thread that is not here may hold the old one
         self._launches.clear()
+        self._starts.clear()  # those were the parent's
         link, self._link = self._link, None
         if link is not None:
             link.fault.setdefault(None, local_error("forked"))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, McpError, Ok
-from snodo_client.engine import checking
+from snodo_client.engine import catalog
 from snodo_client.subscription import Notification
 from support.shaped import CHANGED, CONNECTIONS, LEGACY, define, lists, shaped, tool
 from support.waiting import together
@@ -339,10 +339,10 @@ def test_many_threads_are_judged_each_by_itself() -> None:
 
 
 def test_what_is_compiled_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "MAX_COMPILED", 3)
+    monkeypatch.setattr(catalog, "MAX_CHECKERS", 3)
     tools = [tool({"const": number}, f"t{number}") for number in range(10)]
     with shaped("direct", *tools) as client:
         for number in range(10):
             assert call(client, structured(number), f"t{number}").ok
-            assert len(client._session._checking._compiled) <= 3
+            assert len(client._session.catalog._checkers) <= 3
         assert broken(call(client, structured(0), "t9")) == ("", "const")

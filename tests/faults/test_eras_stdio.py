@@ -276,13 +276,20 @@ def test_two_silences() -> None:
         assert (stage.methods, stage.processes) == ([PROBE, INITIALIZE], 1)
 
 
-@pytest.mark.parametrize("silent", [[PROBE], [PROBE, INITIALIZE]])
-def test_the_callers_time_is_over_before_the_probes(silent: list[str]) -> None:
+def test_a_silence_longer_than_the_callers_time_leaves_half_of_it() -> None:
+    with playing("stdio", plan("legacy", discover=SILENCE)) as stage:
+        with Took() as took, stage.connect(timeout=4, probe_timeout=10) as client:
+            assert_speaks(client, LATER)
+        assert 2 <= took.seconds < 4
+        assert (stage.methods[:2], stage.processes) == ([PROBE, INITIALIZE], 1)
+
+
+@pytest.mark.parametrize("probe_timeout", [0.3, 10])
+def test_the_callers_time_is_over_before_the_probes(probe_timeout: float) -> None:
     """One limit over all of it: it is told what ran out, and nothing is said of the server."""
-    steps = {"era": "legacy", "steps": {method: [SILENCE] for method in silent}}
-    with playing("stdio", steps) as stage:
+    with playing("stdio", plan("legacy", discover=SILENCE, initialize=SILENCE)) as stage:
         with Took() as took:
-            error = stage.failed(timeout=0.5, probe_timeout=10 if len(silent) == 1 else 0.3)
+            error = stage.failed(timeout=0.5, probe_timeout=probe_timeout)
         assert 0.5 <= took.seconds < 2.5
         assert_error(error, "timeout", code=-32001, timeout=0.5)
         assert stage.processes == 1

@@ -279,6 +279,16 @@ def test_a_child_starts_a_server_of_its_own(forking: tuple[Stage, Client]) -> No
 
 @needs_fork
 @forks_with_threads
+def test_how_often_the_parent_started_it_does_not_count_in_the_child(forking: tuple[Stage, Client]) -> None:
+    _, client = forking
+    transport = client._session.connection.transport
+    assert isinstance(transport, stdio.StdioTransport)
+    transport._starts.extend([time.monotonic()] * stdio.STARTS)
+    assert in_a_child(lambda: call(client, "child")) == "child"
+
+
+@needs_fork
+@forks_with_threads
 def test_what_was_under_way_is_over_in_the_child_and_the_next_call_is_not() -> None:
     target = ("stdio", sys.executable, ["-m", "snodo_client.testing", "stdio"])
     with Client.connect(target, restart="on_call") as client:
