@@ -14,6 +14,7 @@ with Client.connect(("stdio", sys.executable, ["server.py"])) as client:
 from __future__ import annotations
 
 from .calls import ToolCall
+from .changes import Closed, Dropped, Notification
 from .client import Client
 from .clients import Clients, Gathered
 from .engine.call import Call
@@ -22,7 +23,7 @@ from .engine.deadline import Deadline
 from .engine.handlers import InputRequest
 from .outcome import InputRequired, InputRequiredError, McpError, Ok, Outcome, Page, Progress, local_error
 from .spec import ConnectSpec
-from .subscription import Closed, Dropped, Notification, Subscription
+from .subscription import Subscription
 from .transports.base import Inbound, Link, Traits, Transport
 from .version import __version__
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Literal, NoReturn, Self, Unpack
 
+    from .changes import Event
     from .engine.cancelling import CancelReport
     from .engine.roots import Roots
     from .option_types import (
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
         WebSocketOptions,
     )
     from .outcome import Outcome
-    from .subscription import Event, Subscription
+    from .subscription import Subscription
     from .targets import AnyTarget, CustomTarget, HttpTarget, SseTarget, StdioTarget, WebSocketTarget
     from .transports.base import Transport
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, McpError
-from snodo_client.subscription import Closed, Dropped, Event, Notification, Subscription
+from snodo_client.changes import Closed, Dropped, Event, Notification
+from snodo_client.subscription import Subscription
 from snodo_client.testing import Server
 from support.changing import changing_server
 from support.waiting import until

@@ -43,7 +43,7 @@ class Checking:
 
     def arguments(self, call: Call, definition: Definition | None) -> McpError | None:
         """The error of arguments that do not follow the tool's `inputSchema`, where that is known and wanted."""
-        if self._validate != "all" or call.request.method != "tools/call":
+        if self._validate != "all":
             return None
         name = call.request.params.get("name", "")
         schema = self._schema(name, "inputSchema", definition)
@@ -58,11 +58,12 @@ class Checking:
         """The outcome of a tool call, or the error of a result that does not follow the tool's `outputSchema`. What a
         tool reports as its own failure follows none.
         """
-        if self._validate == "off" or not isinstance(outcome, Ok) or outcome.is_error or "task" in call.request.params:
+        if self._validate == "off" or not isinstance(outcome, Ok):
             return outcome
-        name, value = call.request.params.get("name", ""), outcome.value.get("structuredContent", MISSING)
-        if value is MISSING and self._validate != "all":
+        value = outcome.value.get("structuredContent", MISSING)
+        if (value is MISSING and self._validate != "all") or outcome.is_error or "task" in call.request.params:
             return outcome
+        name = call.request.params.get("name", "")
         schema = self._schema(name, "outputSchema", definition)
         problem = self._found(name, schema, value)
         if problem is not None and definition is None:  # what is remembered of the tool may be old

@@ -121,6 +121,10 @@ class Router:
             self._pending.fail_all(link, error)
             self.forgotten(link)
 
+    def forked(self) -> None:
+        """In the child of a fork: what was still to be told is the parent's to tell."""
+        self._changed.clear()
+
     def forgotten(self, link: Link) -> None:
         """The server waits for nothing any more that it asked for on this link."""
         if self.answering is not None:

@@ -27,10 +27,11 @@ class Keeping:
 
     def begin(self, call: Call, link: Link, mode: Literal["use", "refresh", "bypass"]) -> Ok[Any] | Ticket | None:
         """To be asked before the call is sent: an answer that saves it, a ticket to keep its answer by, or neither."""
-        request = call.request
+        request, identity = call.request, getattr(self._connection.transport, "identity", None)
+        if call.listens and identity is not None:  # it may hear of a change before anything else was asked for
+            self.cache.endpoint = identity(link)[0]
         if mode == "bypass" or not caching.cacheable(request.method, request.params, request.version):
             return None
-        identity = getattr(self._connection.transport, "identity", None)
         self.cache.endpoint, call.credential = (None, b"") if identity is None else identity(link)
         ticket = self.cache.begin(request.method, request.params, request.version, request.meta)
         if ticket is None:

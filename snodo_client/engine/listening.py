@@ -14,10 +14,10 @@ from threading import RLock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from ..changes import Closed, Dropped, Notification
 from ..log import logger
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc, subscriptions
-from ..subscription import Closed, Dropped, Notification
 from . import threads
 from .call import Call
 from .deadline import Deadline, timed_out
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Self
 
+    from ..changes import Event
     from ..outcome import Outcome
     from ..protocol.requests import Request
-    from ..subscription import Event
     from .call import Message
     from .session import Session
 

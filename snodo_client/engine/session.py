@@ -172,18 +172,26 @@ class Session:
         return call.settle(outcome)
 
     def _outcome(self, call: Call, on_progress: OnProgress | None, wishes: Wishes) -> Outcome:
-        wrong = self._checking.arguments(call, wishes.definition)
-        if wrong is not None:
-            return wrong
+        if call.request.method == "tools/call":
+            return self._checked(call, on_progress, wishes)
         if self._keeping is not None and wishes.cache != "bypass":
             return self._kept(self._keeping, call, on_progress, wishes)
         return self._asked(call, on_progress, wishes)
+
+    def _checked(self, call: Call, on_progress: OnProgress | None, wishes: Wishes) -> Outcome:
+        """The outcome of a tool call, once its arguments and its result are seen to follow the tool's definition."""
+        wrong = self._checking.arguments(call, wishes.definition)
+        if wrong is not None:
+            return wrong
+        return self._checking.result(call, self._asked(call, on_progress, wishes), wishes.definition)
 
     def _kept(self, keeping: Keeping, call: Call, on_progress: OnProgress | None, wishes: Wishes) -> Outcome:
         """The outcome, from the cache or for it."""
         link = self.ready(call.deadline, call.unsettled)
         if isinstance(link, McpError):
             return link
+        if self.connection.closed or link.lost is not None:
+            return self._asked(call, on_progress, wishes)  # which tells why not: a change would not be heard any more
         call.request = _fitted(call.request, link.version)
         ticket = keeping.begin(call, link, wishes.cache)
         if isinstance(ticket, Ok):
@@ -196,20 +204,20 @@ class Session:
     def _asked(self, call: Call, on_progress: OnProgress | None, wishes: Wishes) -> Outcome:
         outcome = self._perform(call, on_progress)
         if isinstance(outcome, InputRequired) and self._rounds.wanted(wishes.answer_input):
-            outcome = self._with_input(call, outcome, on_progress)
-        if call.request.method == "tools/call":
-            outcome = self._checking.result(call, outcome, wishes.definition)
+            return self._with_input(call, outcome, on_progress)
         return outcome
 
     def _conclude(self, call: Call, outcome: Outcome | None) -> None:
         """Settle the call, and where nobody waits for its answer any more tell the server so."""
-        over = isinstance(outcome, McpError) and outcome.reason in ("timeout", "max_total_timeout")
-        ended = outcome or local_error("cancelled", "the thread that made the call was interrupted")
-        raised = sys.exception()
-        if outcome is None and raised is not None and call.raised is not None:
-            call.raised.append((ended, raised))
-        if call.settle(ended) is ended and (over or outcome is None):
-            why = "The client's time for this request is over" if over else "The client stopped waiting"
+        why = ""
+        if outcome is None:
+            why = "The client stopped waiting"
+            outcome, raised = local_error("cancelled", "the thread that made the call was interrupted"), sys.exception()
+            if raised is not None and call.raised is not None:
+                call.raised.append((outcome, raised))
+        elif isinstance(outcome, McpError) and outcome.reason in ("timeout", "max_total_timeout"):
+            why = "The client's time for this request is over"
+        if call.settle(outcome) is outcome and why:
             self._cancelling.tell(call, why)
         self._forget(call)
 
@@ -375,6 +383,7 @@ class Session:
         """
         self.pid = getpid()
         self.pending.forked()
+        self.router.forked()
         for call in list(self._live.values()):
             call.forked(local_error("forked", f"the call was made in another process, which waits for {self.name}"))
         self._live.clear()

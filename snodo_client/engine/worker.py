@@ -61,7 +61,6 @@ class Worker:
 
     def forked(self) -> None:
         """In the child of a fork: the thread, what waited for it, and whoever held the lock stayed with the parent."""
-        self.dropped += len(self._jobs)
         self._jobs.clear()
         self._weight = 0
         self._changed = Condition(RLock())

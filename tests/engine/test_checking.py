@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, McpError, Ok
+from snodo_client.changes import Notification
 from snodo_client.engine import catalog
-from snodo_client.subscription import Notification
 from support.shaped import CHANGED, CONNECTIONS, LEGACY, define, lists, shaped, tool
 from support.waiting import together
 

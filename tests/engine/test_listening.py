@@ -19,10 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snodo_client import Client, McpError, Ok, Traits
+from snodo_client.changes import Closed, Dropped, Notification
 from snodo_client.engine import listening
 from snodo_client.engine.call import Call
 from snodo_client.outcome import local_error
-from snodo_client.subscription import Closed, Dropped, Notification, Subscription
+from snodo_client.subscription import Subscription
 from support.scripted_transport import NOTIFY, Message, ScriptedTransport, error, result
 from support.waiting import together, until
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from snodo_client import McpError, local_error
-from snodo_client.calls import ToolCall
 from snodo_client.engine.call import Call
 from snodo_client.engine.cancelling import CancelReport
 from snodo_client.engine.deadline import Deadline
+from snodo_client.engine.waiters import Waiters
 from snodo_client.protocol.requests import Request
 from support.interleaving import KINDS, NOTIFIED, halt, on_signal, staged, when_main_is_in
 from support.waiting import until
@@ -273,7 +273,7 @@ def test_an_interrupted_wait_keeps_nobody_else_waiting() -> None:
             interrupted = Event()
 
             def answer() -> None:
-                until(lambda: interrupted.is_set() or len(handle._waiting) == 4)
+                until(lambda: interrupted.is_set() or len(handle._waiting._flags) == 4)
                 arrived.answer()
 
             answering = Thread(target=answer, daemon=True)
@@ -288,4 +288,4 @@ def test_an_interrupted_wait_keeps_nobody_else_waiting() -> None:
                     thread.join(10)
                 assert heard == [handle.result(0)] * 3
 
-        assert at_each("line", ToolCall.result, work) > 5
+        assert at_each("line", Waiters.until, work) > 5

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, McpError, Ok
-from snodo_client.subscription import Closed, Subscription
+from snodo_client.changes import Closed
+from snodo_client.subscription import Subscription
 from snodo_client.transports import stdio
 from support.alive import alive
 from support.eras import CALL, HANDSHAKE, PROBE, SILENCE, Stage, answers, assert_speaks, plan, playing, say, tells

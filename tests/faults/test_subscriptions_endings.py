@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from snodo_client import Client, McpError
-from snodo_client.subscription import Closed, Notification, Subscription
+from snodo_client.changes import Closed, Notification
+from snodo_client.subscription import Subscription
 from snodo_client.testing import Server
 from support.changing import CONNECTIONS, changing, changing_server, subscribed, use
 from support.waiting import until

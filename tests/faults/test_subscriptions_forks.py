@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from snodo_client import Client
-from snodo_client.subscription import Closed, Notification
+from snodo_client.changes import Closed, Notification
 from support.changing import CONNECTIONS, changing, subscribed, use
 from support.forking import in_a_child
 from support.waiting import until
@@ -122,6 +122,6 @@ def test_forks_while_events_arrive() -> None:
             stop.set()
             for thread in threads:
                 thread.join(20)
-        while subscription.next(0) is not None:
+        while subscription.next(0.5) is not None:  # the server still tells of some
             pass
         hears(client, subscription)

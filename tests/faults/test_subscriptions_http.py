@@ -12,7 +12,8 @@ import pytest
 import requests
 
 from snodo_client import Client, McpError, Ok
-from snodo_client.subscription import Closed, Notification, Subscription
+from snodo_client.changes import Closed, Notification
+from snodo_client.subscription import Subscription
 from support.http_calls import connect
 from support.scripted_http import Peer, Request, ScriptedServer, each_request, event, in_pieces, result
 from support.waiting import until

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from snodo_client import Client, Ok
-from snodo_client.subscription import Dropped, Notification
+from snodo_client.changes import Dropped, Notification
 from support.changing import changing, subscribed, use
 from support.faulty import SCRIPT, assert_error
 from support.waiting import until

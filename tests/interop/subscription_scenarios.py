@@ -19,7 +19,8 @@ from time import monotonic
 from typing import Any
 
 from snodo_client import Client, McpError, Ok
-from snodo_client.subscription import Closed, Notification, Subscription
+from snodo_client.changes import Closed, Notification
+from snodo_client.subscription import Subscription
 from support.waiting import until
 
 LISTS = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from snodo_client import McpError
-from snodo_client.subscription import Closed, Notification
+from snodo_client.changes import Closed, Notification
 from support import mcp_schema
 from support.changing import CONNECTIONS, changing, subscribed, use
 from support.waiting import until
