@@ -76,6 +76,8 @@ class ConnectSpec:
         """The client that all of this process share: made on first use, in the background (`wait=False`), so that only
         calls can fail. After a fork, and in any other process, it is another one.
 
+        Make a spec once, in a module, not for each request: its client lives as long as the process.
+
         It is closed when the interpreter exits. When it was closed, or its server is lost for good, the next `client()`
         gives a new one; after a loss no more than one in a second. From any thread.
         """

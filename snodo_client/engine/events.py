@@ -29,7 +29,8 @@ class Events:
     stays the same for the whole call; `wire_id` is that of the request on the wire, None when none is.
 
     sent: no more than that. received: outcome ("ok", "input_required" or "error"), code, reason, and the seconds since
-    it was sent. retried: why ("version", "headers", "session", "era" or "input"). cancelled: request_delivery.
+    it was sent. retried: why ("version", "headers", "session", "era" or "input"); what is sent again within one HTTP
+    exchange, such as after a redirect, is not told. cancelled: request_delivery.
     """
 
     __slots__ = ("_callback", "_callbacks")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..log import logger
 from . import threads
+from .waiters import Waiters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +35,8 @@ class Worker:
         self._max_weight = max_weight
         self._jobs: deque[tuple[Callable[[], object], int]] = deque()
         self._weight = 0
-        # Guards the fields here; jobs and log handlers run without it. Reentrant, for signal handlers.
-        self._changed = Condition(RLock())
+        self._closers = Waiters()
+        self._renew_lock()
         self._running = 0  # the pid whose thread serves the queue
         self._thread = 0  # that thread
         self._closed = False
@@ -43,7 +44,7 @@ class Worker:
 
     def submit(self, job: Callable[[], object], weight: int = 0) -> bool:
         """False when the job will not be done: the worker is closed."""
-        with self._changed:
+        with self._lock:
             if self._closed:
                 return False
             self._jobs.append((job, weight))
@@ -63,7 +64,13 @@ class Worker:
         """In the child of a fork: the thread, what waited for it, and whoever held the lock stayed with the parent."""
         self._jobs.clear()
         self._weight = 0
-        self._changed = Condition(RLock())
+        self._renew_lock()
+
+    def _renew_lock(self) -> None:
+        # Guards the fields here; jobs and log handlers run without it. Reentrant, for signal handlers, and taken by
+        # itself: on its way into a Condition an interruption may leave it locked.
+        self._lock = RLock()
+        self._changed = Condition(self._lock)  # only the thread of the worker waits for it
 
     def _start(self) -> None:
         """Under the lock. Where no thread can be started, what waits is tried again with the next job."""
@@ -72,20 +79,20 @@ class Worker:
 
     def close(self, deadline: Deadline) -> None:
         """Take no more jobs, and wait until those that wait are done; not when one of them is what closes us."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
-            while self._running == getpid() and self._thread != get_ident() and not deadline.over:
-                self._changed.wait(deadline.left())
+        if self._thread != get_ident():
+            self._closers.until(lambda: True if self._running != getpid() else None, deadline)
 
     def _run(self) -> None:
         self._thread = get_ident()
         while True:
-            with self._changed:
+            with self._lock:
                 while not self._jobs:
                     if self._closed or (not self._changed.wait(IDLE_SECONDS) and not self._jobs):
                         self._running = 0
-                        self._changed.notify_all()
+                        self._closers.wake()
                         return
                 job, weight = self._jobs.popleft()
                 self._weight -= weight

@@ -74,7 +74,8 @@ def add(process: Process) -> None:
 
 def _kill_all() -> None:
     for process in list(_started):
-        process.kill()
+        if process.stopping:  # others see the end of their input, and may leave by themselves
+            process.kill()
 
 
 exits.at_last(_kill_all)
@@ -86,10 +87,23 @@ def _forked() -> None:
     processes = list(_started)
     _started.clear()
     if processes:
-        null = os.open(os.devnull, os.O_RDWR)
+        pipes = [pipe for process in processes for pipe in process.pipes()]
+        null = _null_device(pipes)
         for process in processes:
             process.abandon(null)
-        os.close(null)
+        if null not in pipes:
+            os.close(null)
+
+
+def _null_device(pipes: list[int]) -> int:
+    """A descriptor of it; where none is left, that of one of the pipes, which is closed for it."""
+    try:
+        return os.open(os.devnull, os.O_RDWR)
+    except OSError:
+        if not pipes:
+            raise
+        os.close(pipes[0])
+        return os.open(os.devnull, os.O_RDWR)
 
 
 if hasattr(os, "register_at_fork"):

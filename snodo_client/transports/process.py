@@ -64,7 +64,7 @@ class Process:
 
     __slots__ = (
         "__weakref__", "_exited", "_finished", "_lock", "_popen", "_reaped", "_status", "_stopping",
-        "command", "pid", "stderr", "stdin", "stdout",
+        "command", "pid", "stderr", "stdin", "stdout", "stopping",
     )  # fmt: skip
 
     def __init__(self, command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None) -> None:
@@ -110,6 +110,7 @@ class Process:
         self._reaped = False
         self._stopping = Lock()  # held by the thread that runs the ladder
         self._finished = False
+        self.stopping = False  # its end was begun
 
     # -- watching
 
@@ -271,6 +272,7 @@ class Process:
         Takes `grace` seconds and 0.15 more at most, and only as long as it needs. From any thread; a caller with less
         patience than the one at work cuts that one short.
         """
+        self.stopping = True
         end = monotonic() + grace
         if not self._stopping.acquire(timeout=grace):
             self._signal_unreaped(_SIGKILL)
@@ -335,13 +337,17 @@ class Process:
         _signal_group(self.pid, _SIGKILL)
         _poll(gone, _SWEEP_SECONDS)
 
+    def pipes(self) -> list[int]:
+        """The descriptors of those that are not closed."""
+        return [file.fileno() for file in (self.stdin, self.stdout, self.stderr) if not file.closed]
+
     def abandon(self, null: int) -> None:
         """In the child of a fork: let go of the pipes; what still reads or writes them finds the null device, which is
         open as `null`.
         """
-        for file in (self.stdin, self.stdout, self.stderr):
-            if not file.closed:
-                os.dup2(null, file.fileno(), inheritable=False)
+        for pipe in self.pipes():
+            if pipe != null:
+                os.dup2(null, pipe, inheritable=False)
         self._exited = self._reaped = self._finished = True
         self._popen.returncode = 0  # or its destructor complains of a process that still runs
 
