@@ -14,9 +14,10 @@ from .engine.deadline import Deadline
 from .engine.session import CLOSE_SECONDS, Session
 from .engine.wishes import PLAIN, Wishes
 from .outcome import McpError, Ok, Page
-from .protocol import requests, tool_headers
+from .protocol import requests, subscriptions, tool_headers
 from .protocol.agreement import Agreement
 from .protocol.requests import Request
+from .subscription import subscription
 from .tasks import Tasks
 
 if TYPE_CHECKING:
@@ -342,9 +343,6 @@ class Client:
         iterate. At most `buffer` events wait; then the oldest are dropped and counted. Before 2026-07-28 changes reach
         `on_notification` instead ("unsupported_operation").
         """
-        from .protocol import subscriptions
-        from .subscription import subscription
-
         params = {"notifications": subscriptions.wanted(filter)}
         checks.callback(callback, "callback")
         listening = self._session.listen(

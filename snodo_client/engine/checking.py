@@ -106,8 +106,11 @@ class Checking:
         kept = self._catalog.checker(name, member, schema)
         if kept is not None:
             return kept[1]
-        from ..schema.compiled import compile_schema
-
+        try:
+            from ..schema.compiled import compile_schema
+        except (ImportError, OSError) as error:  # of what is imported so late, nothing may take the result away
+            self._unchecked(name, member, f"jsonschema cannot be imported ({type(error).__name__})")
+            return None
         made = compile_schema(schema)
         compiled = None if isinstance(made, str) else made
         if isinstance(made, str):

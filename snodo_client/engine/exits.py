@@ -9,6 +9,7 @@ import _thread
 import atexit
 import os
 import sys
+from contextlib import suppress
 from os import getpid
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -57,7 +58,8 @@ def _orphaned(connection: Connection, pid: int) -> None:
     """Runs inside the garbage collector, at any point of any code: it may neither wait nor take a lock."""
     if pid == getpid():
         _orphans[id(connection)] = connection
-        _thread.start_new_thread(_close_orphan, (connection,))  # threading.Thread would take a lock
+        with suppress(RuntimeError):  # no more threads: it is closed at the exit
+            _thread.start_new_thread(_close_orphan, (connection,))  # threading.Thread would take a lock
 
 
 def _close_orphan(connection: Connection) -> None:

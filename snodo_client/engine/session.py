@@ -26,6 +26,7 @@ from .events import Events
 from .flight import Flight
 from .handlers import Handlers
 from .inbound import Router
+from .listening import Listening
 from .lists import Lists
 from .pending import Pending
 from .rounds import PAUSE_SECONDS, Rounds
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from .events import OnEvent
     from .inbound import OnListChanged, OnLog, OnNotification
     from .keeping import Keeping
-    from .listening import Listening
 
     OnProgress = Callable[[Progress], object]
 
@@ -302,8 +302,6 @@ class Session:
         self, request: Request, *, timeout: float, idle_timeout: float | None, buffer: int
     ) -> Listening | McpError:
         """Open a subscription, and wait until it is acknowledged."""
-        from .listening import Listening
-
         listening = Listening(
             next(self._ids),
             request,

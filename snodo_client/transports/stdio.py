@@ -228,6 +228,9 @@ class StdioTransport:
     ) -> None:
         try:
             started(self._launched(inbound, deadline))
+        except BaseException:
+            started(local_error("transport_failure", f"starting {self._command} failed"))
+            raise
         finally:
             self._launches.discard(launch)
             launch.set()

@@ -104,7 +104,7 @@ SCRIPT = dedent(
     if ending == "waiting":
         waiting = threading.Thread(target=lambda: print(handles[1].result().reason, flush=True))
         waiting.start()  # which the interpreter waits for
-        until(lambda: handles[1]._waiting)
+        until(lambda: handles[1]._waiting._flags)
         threading.Timer(0.1, client.close).start()
     if ending == "raise":
         print("ends", flush=True)
