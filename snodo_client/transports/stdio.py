@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Mapping
 from threading import Event, RLock, Thread, get_ident
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from .process import CHUNK, Process, environment
 from .stderr import Stderr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Literal
 
     from ..engine.call import Call
@@ -141,6 +142,8 @@ class StdioTransport:
         if not command:
             raise ValueError("command is empty")
         self._args = [_text("args", os.fspath(arg) if isinstance(arg, os.PathLike) else arg) for arg in args]
+        if env is not None and not isinstance(env, Mapping):
+            raise TypeError(f"env must be a mapping, not {type(env).__name__}")
         self._env = {_name(name): _text(f"env[{name!r}]", value) for name, value in (env or {}).items()}
         self._inherit_env = inherit_env
         self._cwd = None if cwd is None else _text("cwd", os.fspath(cwd))

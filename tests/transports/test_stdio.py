@@ -499,6 +499,7 @@ def test_nothing_is_left_after_a_hundred_cycles() -> None:
         ({"args": "server.py"}, TypeError, "sequence"),
         ({"args": ["a", 1]}, TypeError, "args"),
         ({"args": ["a\0"]}, ValueError, "args"),
+        ({"env": ["A=1"]}, TypeError, "env must be a mapping, not list"),
         ({"env": {"A": 1}}, TypeError, r"env\['A'\]"),
         ({"env": {"A": "x\0"}}, ValueError, r"env\['A'\]"),
         ({"env": {1: "x"}}, TypeError, "env"),
