@@ -77,9 +77,8 @@ class ToolCall:
     def result(self, timeout: float | None = None) -> Outcome:
         """Wait for the outcome. It is remembered: ask as often as you like.
 
-        A wait that runs out after `timeout` seconds (None: as long as the call takes) gives the error
-        "wait_timeout" and cancels nothing. What `progress=` or a handler raised is raised
-        here.
+        A wait that runs out after `timeout` seconds (None: as long as the call takes) gives the error "wait_timeout"
+        and cancels nothing. What `progress=` or a handler raised is raised here.
         """
         deadline = Deadline(float("inf") if timeout is None else checks.patience(timeout, "timeout"))
         if self._waiting.until(lambda: self._call.outcome, deadline) is None:

@@ -265,7 +265,9 @@ class Session:
 
     def _with_input(self, call: Call, asked: InputRequired, on_progress: OnProgress | None) -> Outcome:
         """The rounds after the first: what handlers answer goes out with the call again, in its time."""
-        for number in count(1):
+        number = 0
+        while True:
+            number += 1
             link = call.link
             assert link is not None
             if number > self._rounds.limit:
@@ -288,7 +290,6 @@ class Session:
                     outcome.cause = asked
                 return outcome
             asked = outcome
-        raise AssertionError
 
     def _listed(self, deadline: Deadline) -> list[Any] | McpError:
         """The definitions of the tools, listed anew; once for all who want that."""
