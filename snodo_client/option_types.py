@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     import requests
-    from requests.auth import AuthBase
 
     from .cache import Store
     from .engine.checking import Validate
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from .engine.handlers import Handler
     from .engine.inbound import OnListChanged, OnLog, OnNotification
     from .outcome import Progress
+    from .transports.http_options import Auth
 
 
 class CommonOptions(TypedDict, total=False):
@@ -100,7 +100,8 @@ class HttpOptions(CommonOptions, total=False):
     """Options of a Streamable HTTP endpoint, and of the older HTTP+SSE.
 
     headers: sent with every request: a mapping, or a callable evaluated for each request.
-    auth: a bearer token, or a requests `AuthBase`.
+    auth: a bearer token; a callable without arguments that gives one for each request; a `TokenProvider`, which is also
+        asked for another one when the server refuses it; a requests `AuthBase`; or `snodo_client.auth.OAuth`.
     verify, cert, proxies: as in requests; `verify` defaults to the trust store of the system.
     connect_timeout: seconds for the connection alone, within the call's timeout.
     max_response_bytes: the longest body, or event of a stream, accepted after decompression (16 MiB).
@@ -110,7 +111,7 @@ class HttpOptions(CommonOptions, total=False):
     """
 
     headers: Mapping[str, str] | Callable[[], Mapping[str, str]] | None
-    auth: str | AuthBase | Callable[[requests.PreparedRequest], requests.PreparedRequest] | None
+    auth: Auth | None
     verify: bool | str | PathLike[str]
     cert: str | PathLike[str] | tuple[str | PathLike[str], str | PathLike[str]] | None
     proxies: Mapping[str, str] | None

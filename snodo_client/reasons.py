@@ -117,6 +117,20 @@ REASONS: dict[str, Reason] = {
         "pass auth= or headers= with a valid credential",
         ("http_status", "content_type", "excerpt", "retry_after", "challenge", "credential"),
     ),
+    "authorization_failed": Reason(
+        CLOSED,
+        "authorization",
+        "the credential for the server could not be got",
+        "do what the message says; data['step'] is what failed",
+        ("step", "url", "http_status", "error", "error_description", "excerpt"),
+    ),
+    "sign_in_required": Reason(
+        CLOSED,
+        "authorization",
+        "a person has to sign in, and this program asks nobody",
+        "run the command of data['command'] once, as the same user",
+        ("url", "command"),
+    ),
     "malformed": Reason(
         CLOSED,
         "transport",

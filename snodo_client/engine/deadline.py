@@ -20,13 +20,15 @@ class Deadline:
     that many seconds from the start.
     """
 
-    __slots__ = ("_at", "_latest", "max_total", "name", "seconds")
+    __slots__ = ("_at", "_latest", "_of", "_pauses", "max_total", "name", "seconds")
 
     def __init__(self, seconds: float, max_total: float | None = None, name: str = "timeout") -> None:
         now = monotonic()
         self.seconds = seconds
         self.max_total = max_total
         self.name = name
+        self._of: Deadline | None = None  # the one this is inside of
+        self._pauses = 0
         self._latest = now + max_total if max_total is not None else None
         self._at = now + seconds if self._latest is None else min(now + seconds, self._latest)
 
@@ -55,10 +57,54 @@ class Deadline:
         """A deadline inside this one: a probe, a notification, a drain. It is called after whichever ends first."""
         left = max(self._at - monotonic(), 0.0)
         if seconds <= left:
-            return Deadline(seconds, name=name or self.name)
-        inner = Deadline(left, name=self.name)
-        inner.seconds = self.seconds
+            inner = Deadline(seconds, name=name or self.name)
+        else:
+            inner = Deadline(left, name=self.name)
+            inner.seconds = self.seconds
+        inner._of = self
         return inner
+
+    @property
+    def paused(self) -> bool:
+        """Whether a person is waited for, whose time does not count."""
+        return self._pauses > 0
+
+    def pause(self, seconds: float) -> Pause:
+        """For `with`: a person does something, for at most so many seconds, which count neither here nor in the
+        deadlines this one is inside of.
+        """
+        return Pause(self, seconds)
+
+    def move(self, seconds: float) -> None:
+        """Put the end off by so many seconds, whatever the limits say."""
+        self._at += seconds
+        if self._latest is not None:
+            self._latest += seconds
+
+
+class Pause:
+    """The time of a person. The end is put off by all of it at first, so that who waits for it need not be told."""
+
+    __slots__ = ("_deadlines", "_seconds", "_since")
+
+    def __init__(self, deadline: Deadline, seconds: float) -> None:
+        self._deadlines = [deadline]
+        while (outer := self._deadlines[-1]._of) is not None:
+            self._deadlines.append(outer)
+        self._seconds = seconds
+        self._since = 0.0
+
+    def __enter__(self) -> None:
+        self._since = monotonic()
+        for deadline in self._deadlines:
+            deadline._pauses += 1
+            deadline.move(self._seconds)
+
+    def __exit__(self, *_: object) -> None:
+        unused = self._seconds - (monotonic() - self._since)
+        for deadline in self._deadlines:
+            deadline._pauses -= 1
+            deadline.move(-max(unused, 0.0))
 
 
 def timed_out(what: str, deadline: Deadline) -> McpError:

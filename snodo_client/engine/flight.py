@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from os import getpid
 from threading import Event, RLock
+from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..outcome import McpError, local_error
@@ -15,17 +17,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How often one who waits looks whether that is still wanted.
+# How often one who waits looks whether that is still wanted, and whether a person is waited for.
 SLICE = 0.05
 
 # How a leader fails for reasons of its own: its result says nothing to those who wait.
-_PERSONAL = ("timeout", "max_total_timeout")
+_PERSONAL = ("timeout", "max_total_timeout", "cancelled")
 
 
 class _Trip:
-    __slots__ = ("done", "result")
+    __slots__ = ("deadline", "done", "result")
 
-    def __init__(self) -> None:
+    def __init__(self, deadline: Deadline) -> None:
+        self.deadline = deadline
         self.done = Event()
         self.result: object = None
 
@@ -37,23 +40,32 @@ class Flight(Generic[T]):
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self._pid = getpid()
         self._lock = RLock()  # guards the current trip
         self._trip: _Trip | None = None
 
     def run(
         self, work: Callable[[Deadline], T | McpError], deadline: Deadline, wanted: Callable[[], bool] | None = None
     ) -> T | McpError:
-        """The result of the work. Who waits for another to do it gets "cancelled" soon after it is not wanted."""
+        """The result of the work. Who waits for another to do it gets "cancelled" soon after it is not wanted, and is
+        not charged for the time of a person that the other waits for.
+        """
+        if self._pid != getpid():  # the trip, and who may hold the lock, stayed with the parent
+            self._pid, self._lock, self._trip = getpid(), RLock(), None
         while True:
             with self._lock:
                 trip, leads = self._trip, self._trip is None
                 if trip is None:
-                    trip = self._trip = _Trip()
+                    trip = self._trip = _Trip(deadline)
             if leads:
                 return self._lead(trip, work, deadline)
-            while not trip.done.wait(deadline.left() if wanted is None else min(deadline.left(), SLICE)):
+            since = monotonic()
+            while not trip.done.wait(min(deadline.left(), SLICE)):
                 if wanted is not None and not wanted():
                     return local_error("cancelled")
+                since, before = monotonic(), since
+                if trip.deadline.paused:
+                    deadline.move(since - before)
                 if deadline.over:
                     return timed_out(f"{self.name} did not end", deadline)
             if isinstance(trip.result, McpError):

@@ -41,7 +41,7 @@ _cookies: Any = requests.cookies  # not everything in there is typed
 
 class Outgoing(PreparedRequest):
     """One request, made by hand: preparing it the usual way costs as much as sending it. `secret` are the headers whose
-    values must not be shown.
+    values must not be shown; `renewed`: the credential is what was left after others were looked for.
     """
 
     def __init__(self, method: str, endpoint: Endpoint, headers: dict[str, str], body: bytes | None) -> None:
@@ -53,6 +53,7 @@ class Outgoing(PreparedRequest):
         self.endpoint = endpoint
         self.secret: dict[str, str] = {}
         self.proxy = ""
+        self.renewed = False
 
     def masking(self) -> Masking:
         """For text of whoever got this request."""

@@ -119,6 +119,10 @@ class Answer:
         """The error of an answer that is no event stream, where one was asked for."""
         return self._no_answer(self._take(DRAIN, EXCERPT_SECONDS), "and no event stream")
 
+    def refused(self) -> McpError:
+        """The error of a refusal, whatever is in its body."""
+        return self._no_answer(self._take(DRAIN, EXCERPT_SECONDS), "")
+
     def acknowledged(self) -> Iterator[Message]:
         """The answer to a notification: nothing. Raises McpError when it was refused, with what the server said."""
         self.call.status = self.status
@@ -293,8 +297,9 @@ class Answer:
         """The error of an answer without a JSON-RPC message in it."""
         self.blank = self.complete and not body.strip()
         if not 200 <= self.status < 300:
-            masking = self.outgoing.masking()
-            return refusal(self.said(), self.status, self.raw.headers, body, masking, bool(self.outgoing.secret))
+            outgoing = self.outgoing
+            given = bool(outgoing.secret) and not outgoing.renewed
+            return refusal(self.said(), self.status, self.raw.headers, body, outgoing.masking(), given)
         data = {
             "http_status": self.status,
             "content_type": self._shown_type(),

@@ -35,14 +35,22 @@ MAX_ADDRESSES = 16
 _UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN)
 
 
-def dial(host: str, port: int, what: str, limit: Deadline, check: Callable[[], None]) -> socket.socket:
-    """A socket connected to *host*. *what* is the name errors have for it.
+def dial(
+    host: str,
+    port: int,
+    what: str,
+    limit: Deadline,
+    check: Callable[[], None],
+    forbidden: Callable[[str], str | None] | None = None,
+) -> socket.socket:
+    """A socket connected to *host*. *what* is the name errors have for it. *forbidden* is asked for every address why
+    it is not to be connected to; None: it may.
 
     Raises McpError "unreachable", with `data["tried"]`, when no address answers within *limit*, and whatever *check*
     raises; it is called several times a second.
     """
     addresses = _resolve(host, port, what, limit, check)
-    return _connect(addresses[:MAX_ADDRESSES], what, limit, check)
+    return _connect(addresses[:MAX_ADDRESSES], what, limit, check, forbidden)
 
 
 class _Lookup:
@@ -108,7 +116,13 @@ def _resolve(host: str, port: int, what: str, limit: Deadline, check: Callable[[
     return lookup.addresses
 
 
-def _connect(addresses: list[Address], what: str, limit: Deadline, check: Callable[[], None]) -> socket.socket:
+def _connect(
+    addresses: list[Address],
+    what: str,
+    limit: Deadline,
+    check: Callable[[], None],
+    forbidden: Callable[[str], str | None] | None = None,
+) -> socket.socket:
     waiting = list(reversed(addresses))
     pending: dict[socket.socket, str] = {}
     tried: list[str] = []
@@ -122,7 +136,7 @@ def _connect(addresses: list[Address], what: str, limit: Deadline, check: Callab
                     tried += [f"{shown}: no answer within {limit.seconds:g} s" for shown in pending.values()]
                     break
                 if waiting and (not pending or monotonic() >= next_at):
-                    shown, outcome = _start(waiting.pop())
+                    shown, outcome = _start(waiting.pop(), forbidden)
                     next_at = monotonic() + HEAD_START
                     if isinstance(outcome, str):
                         tried.append(f"{shown}: {outcome}")
@@ -145,10 +159,13 @@ def _connect(addresses: list[Address], what: str, limit: Deadline, check: Callab
     raise _unreachable(what, tried)
 
 
-def _start(address: Address) -> tuple[str, socket.socket | str]:
+def _start(address: Address, forbidden: Callable[[str], str | None] | None) -> tuple[str, socket.socket | str]:
     """A socket that is connecting, or why there is none."""
     family, kind, protocol, _, where = address
     shown = f"[{where[0]}]:{where[1]}" if ":" in where[0] else f"{where[0]}:{where[1]}"
+    why = forbidden(where[0]) if forbidden is not None else None
+    if why is not None:
+        return shown, why
     sock = None
     try:
         sock = socket.socket(family, kind, protocol)

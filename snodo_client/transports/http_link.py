@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from requests import PreparedRequest, Session
+from requests import Session
 from requests.cookies import get_cookie_header
 from requests.structures import CaseInsensitiveDict
 from requests.utils import select_proxy
@@ -21,6 +21,7 @@ from ..engine.call import Call
 from ..fingerprint import fingerprint, machine
 from ..log import logger
 from ..outcome import McpError, local_error
+from ..protocol.challenges import challenges
 from ..protocol.origins import REDIRECTS
 from ..protocol.requests import Notification
 from ..protocol.versions import LEGACY
@@ -29,6 +30,7 @@ from .http_adapter import Outgoing, sender
 from .http_answer import Answer
 from .http_options import BASE_HEADERS, STREAM_HEADERS
 from .http_session import SessionSlots, relay
+from .http_signing import REFUSALS
 from .http_slots import Slots
 from .http_trust import trust
 
@@ -134,8 +136,12 @@ class HttpLink(Link):
         """
         slots: Any = self.slots
         endpoint, hops, resent, fresh = endpoint or self.endpoint, 0, False, False
+        signature = None if self._options.signer is None else self._options.signer.begin(call)
         while True:
             outgoing = self._outgoing(call, endpoint, method, headers)
+            if signature is not None:
+                signature.apply(outgoing)
+                outgoing.renewed = signature.renews
             lease = slots.lease(call, resent=resent, fresh=fresh)
             answer = None
             try:
@@ -152,10 +158,21 @@ class HttpLink(Link):
                     hops += 1
                     endpoint = answer.redirected(hops)
                     continue
-                yield from read(answer)
-                return
+                if signature is not None:
+                    signature.heard(raw.headers)
+                if (
+                    signature is None
+                    or answer.status not in REFUSALS
+                    or not signature.answers(answer.status, challenges(raw.headers.getlist("www-authenticate")))
+                ):
+                    yield from read(answer)
+                    return
+                refusal = answer.refused()
+                resent, call.delivery = False, "not_sent"  # it was not run
             finally:
                 lease.release(answer is not None and answer.complete)
+            if not signature.renew():
+                raise refusal
 
     def _outgoing(self, call: Call, endpoint: Endpoint, method: str, legacy: dict[str, str] | None) -> Outgoing:
         body = None
@@ -171,36 +188,10 @@ class HttpLink(Link):
                 outgoing.secret[SESSION_ID] = legacy[SESSION_ID]
         if isinstance(self.slots, Slots):
             outgoing.proxy = self.slots.proxy
-        self._sign(outgoing)
-        return outgoing
-
-    def _sign(self, outgoing: Outgoing) -> None:
-        """Add what the caller wants to be sent with every request."""
         own = self._options.own_headers()
-        outgoing.headers.update(own)
+        headers.update(own)
         outgoing.secret.update(own)
-        if self._options.auth is not None:
-            self._apply(self._options.auth, outgoing)
-
-    def _apply(self, auth: Any, outgoing: Outgoing) -> None:
-        """Let a requests authenticator add its headers. Nothing else it does counts: what is sent, where to, and how
-        often, is not its to say.
-        """
-        request = PreparedRequest()
-        request.method, request.url, request.body = outgoing.method, outgoing.url, outgoing.body
-        request.headers = CaseInsensitiveDict(outgoing.headers)
-        error: McpError | None = None
-        try:
-            made = dict((auth(request) or request).headers)
-        except Exception as raised:
-            error = local_error("transport_failure", f"auth= raised {type(raised).__name__}")
-        if error is not None:
-            raise error
-        added = {name: value for name, value in made.items() if outgoing.headers.get(name) != value}
-        if not all(isinstance(name, str) and isinstance(value, str) for name, value in added.items()):
-            raise local_error("transport_failure", "auth= set a header that is not text")
-        outgoing.headers = made  # type: ignore[assignment]
-        outgoing.secret.update(added)
+        return outgoing
 
     # -- for caches
 
@@ -220,7 +211,11 @@ class HttpLink(Link):
             return None
         outgoing = Outgoing("POST", self.endpoint, dict(BASE_HEADERS), b"")
         try:
-            self._sign(outgoing)
+            own = self._options.own_headers()
+            outgoing.headers.update(own)
+            outgoing.secret.update(own)
+            if self._options.signer is not None:
+                self._options.signer.begin(None).apply(outgoing)
         except McpError:
             return None
         if len(slots.cookies):
@@ -242,7 +237,7 @@ class HttpLink(Link):
                 self._certificate = b"" if file is None else fingerprint(Path(file).read_bytes())
             except OSError:
                 return None
-        secret = sorted((name.lower(), value) for name, value in outgoing.secret.items())
+        secret = sorted((name.lower(), value) for name, value in outgoing.secret.items() if name != "DPoP")
         return fingerprint(self._certificate, *(part for header in secret for part in header))
 
     def note_end(self, ended: bool) -> None:

@@ -14,15 +14,27 @@ from ..outcome import local_error
 from ..protocol import headers as http_headers
 from ..protocol import origins
 from ..version import __version__
+from .http_signing import signer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import TypeAlias
 
     import requests
     from requests.auth import AuthBase
 
+    from ..auth.oauth import OAuth
+    from .http_signing import TokenProvider
+
     Headers = Mapping[str, str] | Callable[[], Mapping[str, str]]
-    Auth = str | AuthBase | Callable[[requests.PreparedRequest], requests.PreparedRequest]
+    Auth: TypeAlias = (
+        str
+        | Callable[[], str | None]
+        | TokenProvider
+        | OAuth
+        | AuthBase
+        | Callable[[requests.PreparedRequest], requests.PreparedRequest]
+    )
 
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 POOL_SIZE = 10
@@ -49,7 +61,8 @@ class HttpOptions:
     """What `HttpTransport` and `SseTransport` take, and in part `WebSocketTransport`.
 
     headers: sent with every request: a mapping, or a callable evaluated for each request.
-    auth: a bearer token, or a requests authenticator; of what it does, only the headers it sets count.
+    auth: a bearer token; a callable that gives one, or a `TokenProvider`; a requests authenticator, of which only the
+        headers it sets count; or `OAuth`.
     verify: True for the trust store of the system (or the bundle that REQUESTS_CA_BUNDLE names), the path of a CA
         bundle, or False. cert: a client certificate file, or (file, key file).
     proxies: as in requests, instead of those of the environment; an empty mapping for none.
@@ -82,9 +95,7 @@ class HttpOptions:
         if allowed_origin is not None and origins.origin(allowed_origin) != self.endpoint.origin:
             raise ValueError(f"allowed_origin must be the origin of the URL, {self.endpoint.origin}")
         self.token = _token(auth) if isinstance(auth, str) else None
-        self.auth = (
-            None if isinstance(auth, str) else checks.callback(auth, "auth", "a token or a requests authenticator")
-        )
+        self.authorized = auth is not None  # and nothing else sets the Authorization header
         self.headers = _headers(headers, authorized=self.authorized)
         self.verify = _verify(verify)
         self.cert = _cert(cert)
@@ -98,11 +109,7 @@ class HttpOptions:
                 raise TypeError(f"session must be a requests.Session, not {type(session).__name__}")
             if (verify, cert, proxies, pool_size) != (True, None, None, POOL_SIZE):
                 raise ValueError("verify, cert, proxies and pool_size are set on the session when one is passed")
-
-    @property
-    def authorized(self) -> bool:
-        """True when auth= sets the Authorization header."""
-        return self.token is not None or self.auth is not None
+        self.signer = signer(auth, self)
 
     def own_headers(self) -> dict[str, str]:
         """The caller's headers and token, as they are now: none of their values may be shown. Raises McpError

@@ -56,16 +56,20 @@ class Posts:
 class _Longer(Deadline):
     """That of a call, and some seconds more, wherever it is moved to."""
 
-    __slots__ = ("_more", "_of")
+    __slots__ = ("_more",)
 
     def __init__(self, of: Deadline, more: float) -> None:
-        self._of, self._more, self._latest = of, more, None
+        self._of, self._more, self._latest, self._pauses = of, more, None, 0
         self.seconds, self.name = of.seconds + more, of.name
         self.max_total = None if of.max_total is None else of.max_total + more
 
     @property
     def _at(self) -> float:  # type: ignore[override]
+        assert self._of is not None
         return self._of._at + self._more
+
+    def move(self, seconds: float) -> None:
+        """Nothing: it moves with that of the call."""
 
 
 class Attempt(Call):

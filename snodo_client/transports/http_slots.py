@@ -222,7 +222,7 @@ class Lease:
         if connect_timeout is not None:
             self._limit_to(self.call.deadline.sub(connect_timeout))
         what = f"the proxy {host}:{port}" if proxied else self.slots.what
-        sock = dial(host, port, what, self.limit, self._check_call)
+        sock = dial(host, port, what, self.limit, self._check_call, self.slots.forbidden)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.settimeout(max(self.limit.left(), 0.001))
@@ -259,6 +259,7 @@ class Slots:
         self.connect_timeout = connect_timeout
         self.closed = False
         self.proxy = ""
+        self.forbidden: Callable[[str], str | None] | None = None  # why an address is not to be dialled
         self.cookies: Any = ()  # the jar of the endpoint
         self._make_sender = make_sender
         self._size = size
