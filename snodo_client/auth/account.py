@@ -11,7 +11,7 @@ from time import time
 from typing import TYPE_CHECKING, TypeVar
 
 from .. import log
-from ..engine.deadline import Deadline
+from ..engine.deadline import Deadline, timed_out
 from ..engine.flight import Flight
 from ..fingerprint import fingerprint
 from ..outcome import McpError, local_error
@@ -130,7 +130,7 @@ class Account:
                 return current, "found"
         # Nothing is taken from an earlier discovery: the server may have another authorization server by now.
         found = self._drive(flow.discover(self.server, challenge, self._oauth.issuers, self._rules), deadline, call)
-        before = current or sent
+        before = current
         if before is not None and before.issuer != found.issuer:
             self._moved(before, found)
             before = None
@@ -187,7 +187,7 @@ class Account:
             return known  # good for a moment: the next call tries again
         if result[1] == "gone":
             self._credential = None
-            return None
+            return known
         return result[0]
 
     def _described(self, credential: Credential) -> Flow[discovery.ServerMetadata]:
@@ -211,9 +211,11 @@ class Account:
                 grants.exchange(metadata, client, parameters, proof=self._proof(key), now=time()), deadline, owner
             )
         except McpError as error:
-            data = error.data if isinstance(error.data, dict) else {}
-            if error.reason != "authorization_failed" or data.get("http_status") not in (400, 401, 403):
+            said = _error_in(error)
+            if said is None:
                 raise
+            if said == "invalid_client":
+                self._unregister(client, metadata.issuer)
             log.info("auth", "%s does not refresh the token for %s", metadata.issuer, self.server.name)
             dead = Credential.of(before.text())
             assert dead is not None
@@ -267,6 +269,8 @@ class Account:
             text = f'{self.server.name} wants a person to sign in, and sign_in= is "never": run {command!r}'
             data = {"url": self.server.name, "command": command, "scope": list(scope)}
             raise local_error("sign_in_required", text, data=data)
+        if not callable(owner) and owner.wire_id is None:  # such as the end of a session
+            raise failed("sign_in", f"{self.server.name} wants a person to sign in, for a message nobody waits for")
         way = oauth.way()
         try:
             stored = self._registered(found.issuer)
@@ -321,12 +325,8 @@ class Account:
         try:
             token = self._drive(talk, deadline, owner)
         except McpError as error:
-            if (
-                client.source == "registered"
-                and isinstance(error.data, dict)
-                and error.data.get("error") == "invalid_client"
-            ):
-                self._stored("written", lambda: self._oauth.store.delete(_registration(found.issuer)))
+            if _error_in(error) == "invalid_client":
+                self._unregister(client, found.issuer)
             raise
         self._check_bound(token, found.metadata)
         log.info("auth", "signed in to %s at %s", self.server.name, found.issuer)
@@ -400,6 +400,11 @@ class Account:
     def _registered(self, issuer: str) -> ClientIdentity | None:
         text = self._stored("read", lambda: self._oauth.store.get(_registration(issuer)))
         return None if text is None else _client(text)
+
+    def _unregister(self, client: ClientIdentity | None, issuer: str) -> None:
+        """The authorization server does not know this client any more: the next sign-in registers another."""
+        if client is not None and client.source == "registered":
+            self._stored("written", lambda: self._oauth.store.delete(_registration(issuer)))
 
     def _bound(self, found: flow.Found, challenge: Challenge | None) -> bool:
         """Whether the token is to be bound to a key."""
@@ -502,7 +507,7 @@ class Account:
             _check(owner)
             return deadline.left()
 
-        return _Locked(lock(self._key, wait), self.server.name)
+        return _Locked(lock(self._key, wait), self.server.name, deadline)
 
     def _stored(self, what: str, do: Callable[[], T]) -> T:
         """What a store says. It may be anybody's, and raise anything."""
@@ -587,8 +592,9 @@ class Exchange:
 class _Locked:
     """A lock of a store, whose time being over is told as ours."""
 
-    def __init__(self, lock: AbstractContextManager[object], name: str) -> None:
+    def __init__(self, lock: AbstractContextManager[object], name: str, deadline: Deadline) -> None:
         self._lock = lock
+        self._deadline = deadline
         self._name = name
 
     def __enter__(self) -> None:
@@ -599,7 +605,7 @@ class _Locked:
         else:
             late = False
         if late:
-            raise local_error("timeout", f"another process is still signing in to {self._name}", data={"timeout": None})
+            raise timed_out(f"another process did not finish signing in to {self._name}", self._deadline)
 
     def __exit__(self, *fault: object) -> None:
         self._lock.__exit__(*fault)  # type: ignore[arg-type]
@@ -617,6 +623,15 @@ def _valued(work: Callable[[], T]) -> T | McpError:
         return work()
     except McpError as error:
         return error.with_traceback(None)
+
+
+def _error_in(error: McpError) -> str | None:
+    """What an authorization server said when it refused something for good; None for trouble, which may pass."""
+    data = error.data if error.reason == "authorization_failed" else None
+    if not isinstance(data, dict) or data.get("http_status") not in (400, 401, 403):
+        return None
+    said: str | None = data.get("error")
+    return None if said in ("temporarily_unavailable", "server_error", "slow_down") else said
 
 
 def _registration(issuer: str) -> str:

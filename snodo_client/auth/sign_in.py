@@ -204,7 +204,13 @@ class Asked:
         try:
             address = self._ask(page)
         except Exception as error:
-            raise failed("sign_in", f"the callable of sign_in= raised {type(error).__name__}") from error
+            problem = type(error).__name__
+        else:
+            return self._checked(address, wait)
+        # Not where the exception is handled: what it says may hold the address with the code.
+        raise failed("sign_in", f"the callable of sign_in= raised {problem}")
+
+    def _checked(self, address: object, wait: Callable[[], float]) -> str:
         wait()
         if not isinstance(address, str):
             raise failed("sign_in", f"the callable of sign_in= returned {type(address).__name__}, not the callback URL")

@@ -91,7 +91,7 @@ class Pause:
         self._deadlines = [deadline]
         while (outer := self._deadlines[-1]._of) is not None:
             self._deadlines.append(outer)
-        self._seconds = seconds
+        self._seconds = min(seconds, LONGEST_WAIT)
         self._since = 0.0
 
     def __enter__(self) -> None:

@@ -23,7 +23,8 @@ MAX_LOCATION = 8192  # characters
 
 _NOT_IN_A_URL = re.compile(r"[\x00-\x20\x7f\\]")
 _HOST = re.compile(r"(?!.{254})(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?")
-_KEPT = "!#$%&'()*+,-./:;=?@[]_~"  # what is written in a path or a query as it is; "%" since it is encoded already
+_KEPT = "!#$%&'()*+,-./:;=?@_~"  # what is written in a path or a query as it is; "%" since it is encoded already
+_ESCAPE = re.compile(r"%[0-9a-f]{2}", re.IGNORECASE)
 
 
 class Endpoint:
@@ -87,10 +88,8 @@ def endpoint(url: str) -> Endpoint:
         raise ValueError("the URL has no valid host name")
     if port == 0:
         raise ValueError("the URL has no valid port")
-    from urllib.parse import quote
-
-    query = f"?{quote(parts.query, safe=_KEPT)}" if parts.query else ""
-    return Endpoint(parts.scheme, host, port, quote(parts.path or "/", safe=_KEPT), query)
+    query = f"?{_written(parts.query)}" if parts.query else ""
+    return Endpoint(parts.scheme, host, port, _written(parts.path or "/"), query)
 
 
 def origin(text: str) -> str:
@@ -139,6 +138,13 @@ def _resolved(base: Endpoint, reference: str) -> Endpoint | str:
         return endpoint(urljoin(base.url, reference.partition("#")[0]))
     except ValueError:
         return "the place it names is no plain http(s) URL"
+
+
+def _written(part: str) -> str:
+    """A path or a query as it is sent, byte by byte: what is signed is what is on the wire."""
+    from urllib.parse import quote
+
+    return _ESCAPE.sub(lambda escape: escape[0].upper(), quote(part, safe=_KEPT))
 
 
 def _split(url: str) -> SplitResult | None:

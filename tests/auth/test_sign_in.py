@@ -353,7 +353,7 @@ class TestAsked:
 
         error = refused(Asked(fails))
         assert "raised KeyError" in str(error)
-        assert isinstance(error.__cause__, KeyError)
+        assert error.__cause__ is error.__context__ is None
 
     @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
     def test_an_interruption_gets_out(self, interruption: type[BaseException]) -> None:
