@@ -114,7 +114,7 @@ REASONS: dict[str, Reason] = {
         CLOSED,
         "authorization",
         "the server wants (other) credentials",
-        "pass auth= or headers= with a valid credential",
+        "pass auth= or headers= with a valid credential; with OAuth, login() gets another one",
         ("http_status", "content_type", "excerpt", "retry_after", "challenge", "credential"),
     ),
     "authorization_failed": Reason(

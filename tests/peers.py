@@ -40,7 +40,7 @@ class Peers:
     node: a Node that is new enough for the official suite.
     packages: the ``node_modules`` folder with the npm packages.
     binaries: the ``node_modules`` folder with the npm packages built for this machine alone; None where there are none.
-    apps: the Python with Django, gunicorn, Celery and Redis.
+    apps: the Python with Django, its OAuth Toolkit, gunicorn, Celery and Redis.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from . import discovery, flow, grants
 from .clients import ClientIdentity
 from .dpop import ALGORITHM, Nonces, ProofKey
 from .faults import failed
-from .records import Credential
+from .records import LEEWAY, Credential
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -104,7 +104,7 @@ class Account:
         self, call: Call, sent: Credential | None, challenge: Challenge | None, status: int, made: Sequence[str]
     ) -> tuple[Credential, str] | McpError:
         """A credential in the place of the one that was refused, and how it was got: "found", "refreshed" or
-        "signed_in". `made` is how those before it were got, in this exchange.
+        "signed_in"; or "nothing", where it is the same. `made` is how those before it were got, in this exchange.
         """
 
         def work(deadline: Deadline) -> tuple[Credential, str] | McpError:
@@ -140,6 +140,8 @@ class Account:
                 return refreshed, "refreshed"
         requested = before.requested if before is not None else ()
         scope = flow.scopes(challenge, found, self._oauth.scope, requested, offline=self._oauth.offline)
+        if status == 403 and before is not None and set(scope) <= set(requested):
+            return before, "nothing"  # nobody is asked again for what was given, or refused
         credential = self._granted(found, scope, challenge, deadline, call)
         self._metadata = found.metadata
         self._keep(credential)
@@ -447,12 +449,14 @@ class Account:
         requested: tuple[str, ...],
         key: ProofKey | None,
     ) -> Credential:
+        now, life = time(), token.expires_in
         return Credential(
             token.access_token,
             issuer=issuer,
             client_id=None if client is None else client.client_id,
             resource=resource,
-            expires_at=None if token.expires_in is None else time() + token.expires_in,
+            expires_at=None if life is None else now + life,
+            renew_at=None if life is None else now + life - min(LEEWAY, life / 4),
             refresh_token=token.refresh_token,
             scope=token.scope,
             requested=requested,
@@ -581,12 +585,14 @@ class Exchange:
         if isinstance(result, McpError):
             raise result
         self._made.append(result[1])
-        return True
+        return result[1] != "nothing"
 
     def _more(self) -> bool:
         """Whether the server wants a scope that was not asked for yet: else nothing would come of asking again."""
         wanted = self._challenge.scope if self._challenge is not None else None
-        return wanted is not None and not set(wanted) <= set(self._sent.requested if self._sent is not None else ())
+        if wanted is None:  # servers of the official Python SDK never say which: what they publish may be more
+            return "signed_in" not in self._made
+        return not set(wanted) <= set(self._sent.requested if self._sent is not None else ())
 
 
 class _Locked:

@@ -116,7 +116,9 @@ class ClientIdentity:
         assertion is for, the issuer of the authorization server; `now` is in seconds since 1970.
         """
         if method == BASIC:
-            return {"Authorization": f"Basic {_basic(self.client_id, self.client_secret or '')}"}, {}
+            # The id again in the form: servers of the official Python SDK look clients up by it, whatever the method.
+            basic = _basic(self.client_id, self.client_secret or "")
+            return {"Authorization": f"Basic {basic}"}, {"client_id": self.client_id}
         if method == POST:
             return {}, {"client_id": self.client_id, "client_secret": self.client_secret or ""}
         if method == PRIVATE_KEY:
@@ -195,6 +197,11 @@ def register(
         wishes["scope"] = scope
     fetch = Fetch("POST", endpoint, "the registration of the client", json=wishes, step="registration")
     reply = yield fetch
+    if scope is not None and _error(reply) == "invalid_client_metadata":
+        # Some servers register only scopes of their own, not those of the resources that they issue tokens for.
+        del wishes["scope"]
+        fetch = Fetch("POST", endpoint, "the registration of the client", json=wishes, step="registration")
+        reply = yield fetch
     said = answered("registration", fetch, reply, needed="client_id")
     try:
         secret = None if said.get("client_secret") in (None, "") else _secret(said["client_secret"], "client_secret")
@@ -242,6 +249,11 @@ def _refused(step: Step, fetch: Fetch, reply: Reply, said: object) -> McpError:
         option = "redirect_uri= with one that it takes" if wrong_uri else "client_id= of a client that it knows"
         text += f" (pass {option})"
     return failed(step, text, fetch=fetch, reply=reply)
+
+
+def _error(reply: Reply) -> object:
+    said = reply.json() if reply.status == 400 else None
+    return said.get("error") if isinstance(said, dict) else None
 
 
 def _issued(said: object) -> Iterator[str]:

@@ -85,7 +85,7 @@ def discover(server: Endpoint, challenge: Challenge | None, issuers: Sequence[st
         metadata = yield from discovery.server_metadata(issuers[0], rules)
         return Found(metadata, server.origin if server.path == "/" and not server.query else server.url)
     metadata = yield from discovery.origin_metadata(server, rules)
-    return Found(metadata, at_origin=True)
+    return Found(metadata, scopes=metadata.scopes_supported, at_origin=True)
 
 
 def scopes(
@@ -94,7 +94,8 @@ def scopes(
     """The scopes to ask for: what the challenge names, else all that the server knows; those of the caller, and those
     that were asked for before. `offline`: also what may bring a refresh token, where that is known.
     """
-    base = challenge.scope if challenge is not None and challenge.scope else found.scopes or ()
+    published = tuple(scope for scope in found.scopes or () if scope != OFFLINE)  # not for the server to offer
+    base = challenge.scope if challenge is not None and challenge.scope else published
     every = [*before, *base, *own]
     if not offline:
         every = [scope for scope in every if scope != OFFLINE or scope in own]
@@ -115,6 +116,7 @@ def identify(
     """Who to be for the authorization server, in the order of the specification: who is known there, a document of
     one's own, who was registered before, else somebody new (spec: basic/authorization/client-registration).
     """
+    _entrance(found.metadata)  # nobody is registered where nobody signs in
     if given is not None:
         return given
     if document is not None and found.metadata.takes_metadata_documents:
@@ -127,22 +129,25 @@ def identify(
     return (yield from register(found.metadata, redirect_uri, client_name, scope=" ".join(scope) or None))
 
 
+def _entrance(metadata: ServerMetadata) -> Endpoint:
+    """Where a person signs in. Raises McpError where the answer could be stolen: without S256 (RFC 7636)."""
+    if not metadata.assumed and "S256" not in (metadata.pkce or ()):
+        text = f"{metadata.issuer} does not say that it knows PKCE with S256: nobody is sent there to sign in"
+        raise failed("server_metadata", text)
+    return metadata.required("authorization_endpoint")
+
+
 def sign_in(
     server: Endpoint, found: Found, client: ClientIdentity, redirect_uri: str, scope: tuple[str, ...], now: float
 ) -> tuple[str, Pending]:
-    """The address where a person signs in, and what is to be remembered until then. Raises McpError where the answer
-    could be stolen: without S256 (RFC 7636).
-    """
+    """The address where a person signs in, and what is to be remembered until then. Raises McpError as `_entrance`."""
     from base64 import urlsafe_b64encode
     from hashlib import sha256
     from secrets import token_urlsafe
     from urllib.parse import urlencode
 
     metadata = found.metadata
-    endpoint = metadata.required("authorization_endpoint")
-    if not metadata.assumed and "S256" not in (metadata.pkce or ()):
-        text = f"{metadata.issuer} does not say that it knows PKCE with S256: nobody is sent there to sign in"
-        raise failed("server_metadata", text)
+    endpoint = _entrance(metadata)
     pending = Pending(
         server=server.url,
         issuer=metadata.issuer,
@@ -194,7 +199,10 @@ def code(pending: Pending, callback_url: str, now: float) -> str:
         raise failed("sign_in", f"the sign-in was begun more than {SIGN_IN_SECONDS:g} s ago: begin again")
     issuer = values.get("iss")
     if issuer is None and pending.sends_iss:
-        raise failed("sign_in", f"the answer to the sign-in does not say that it is from {pending.issuer} (iss)")
+        raise failed(
+            "sign_in",
+            f"the answer to the sign-in, a refusal perhaps, does not say that it is from {pending.issuer} (iss)",
+        )
     if issuer is not None and issuer != pending.issuer:
         raise failed("sign_in", f"the answer to the sign-in is not from {pending.issuer} (iss): nothing of it is used")
     if "error" in values:

@@ -12,14 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-LEEWAY = 30.0  # seconds before its end from which a token is renewed
+LEEWAY = 30.0  # seconds before its end from which a token is renewed, or the last quarter of a short life
 SIGN_IN_SECONDS = 600.0  # how long a sign-in that was begun may be finished
 
 
 class Credential:
     """An access token with what belongs to it: who issued it to which client, for what, and how to renew it.
 
-    `requested` are all scopes that were asked for, `expires_at` is in seconds since 1970. `at_origin`: the server is
+    `requested` are all scopes that were asked for; `expires_at` is in seconds since 1970, and so is `renew_at`, from
+    when on it is better to have another. `at_origin`: the server is
     its own authorization server, as in 2025-03-26.
     """
 
@@ -31,6 +32,7 @@ class Credential:
         "expires_at",
         "issuer",
         "refresh_token",
+        "renew_at",
         "requested",
         "resource",
         "scope",
@@ -44,6 +46,7 @@ class Credential:
         client_id: str | None = None,
         resource: str | None = None,
         expires_at: float | None = None,
+        renew_at: float | None = None,
         refresh_token: str | None = None,
         scope: str | None = None,
         requested: tuple[str, ...] = (),
@@ -55,6 +58,7 @@ class Credential:
         self.client_id = client_id
         self.resource = resource
         self.expires_at = expires_at
+        self.renew_at = renew_at
         self.refresh_token = refresh_token
         self.scope = scope
         self.requested = requested
@@ -63,7 +67,7 @@ class Credential:
 
     def expires(self, now: float) -> bool:
         """Whether it is to be renewed at `now`."""
-        return self.expires_at is not None and self.expires_at - LEEWAY <= now
+        return self.renew_at is not None and self.renew_at <= now
 
     def expired(self, now: float) -> bool:
         return self.expires_at is not None and self.expires_at <= now
@@ -165,6 +169,7 @@ def _object(text: str, needed: Mapping[str, Any], known: tuple[str, ...]) -> dic
         "scope": (str, type(None)),
         "dpop_key": (str, type(None)),
         "expires_at": (int, float, type(None)),
+        "renew_at": (int, float, type(None)),
     }
     if not all(isinstance(value.get(name), kind) for name, kind in optional.items()):
         return None

@@ -168,7 +168,7 @@ def test_basic_credentials_are_encoded_as_in_a_form_before_they_are_joined() -> 
     client = ClientIdentity("https://app.example/id", client_secret="a:b c%é+")
     headers, form = client.credentials(BASIC, ISSUER, 0.0)
     scheme, _, credentials = headers["Authorization"].partition(" ")
-    assert (scheme, form) == ("Basic", {})
+    assert (scheme, form) == ("Basic", {"client_id": "https://app.example/id"})
     assert b64decode(credentials) == b"https%3A%2F%2Fapp.example%2Fid:a%3Ab+c%25%C3%A9%2B"
 
 

@@ -100,7 +100,7 @@ def test_the_parameters_of_a_grant_leave_out_what_is_not_there(
 def test_a_token_request_is_a_form_with_the_authentication_of_the_client() -> None:
     fetch = token_request(metadata(), CLIENT, refresh(REFRESH, RESOURCE), now=0.0)
     assert (fetch.method, fetch.endpoint.url) == ("POST", f"{ISSUER}/token")
-    assert form(fetch) == refresh(REFRESH, RESOURCE)  # no client_id: one way of authentication only
+    assert form(fetch) == {**refresh(REFRESH, RESOURCE), "client_id": "client"}  # and no secret: one way only
     assert b64decode(fetch.headers["Authorization"].removeprefix("Basic ")) == b"client:canary+secret%2F4"
 
     server = metadata(token_endpoint_auth_methods_supported=[POST])
@@ -451,7 +451,12 @@ def test_the_identity_provider_grants_what_the_authorization_server_takes() -> N
     }
     assert to_idp.secrets == [SUBJECT]
     assert to_server.endpoint.url == f"{ISSUER}/token"
-    assert form(to_server) == {"grant_type": JWT_BEARER, "assertion": GRANT, "resource": RESOURCE}
+    assert form(to_server) == {
+        "grant_type": JWT_BEARER,
+        "assertion": GRANT,
+        "resource": RESOURCE,
+        "client_id": "client",
+    }
     assert to_server.headers["Authorization"].startswith("Basic ")
     assert GRANT in to_server.secrets
 
@@ -462,7 +467,7 @@ def test_the_secrets_of_one_server_do_not_reach_the_other() -> None:
     run(by_enterprise(options), [GRANTED, reply(BEARER)], sent)
     to_idp, to_server = sent
     assert b64decode(to_idp.headers["Authorization"].removeprefix("Basic ")) == b"at-idp:canary-idp-9"
-    assert "client_id" not in form(to_idp)
+    assert form(to_idp)["client_id"] == "at-idp"
     for part in (SECRET, quote_plus(SECRET), "Y2xpZW50"):  # and the client id in Base64
         assert part not in f"{to_idp.headers} {to_idp.body!r}"
     for part in (SUBJECT, "canary-idp-9", "at-idp", to_idp.headers["Authorization"]):

@@ -99,9 +99,11 @@ def serving(peers: Peers, peer: Peer) -> Iterator[str]:
 
 
 @contextmanager
-def listening(arguments: Callable[[str], list[str]]) -> Iterator[int]:
-    """The port of a server that has to be told one, and would not tell which it has chosen itself."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
+def listening(arguments: Callable[[str], list[str]], port: int | None = None) -> Iterator[int]:
+    """The port of a server that has to be told one, and would not tell which it has chosen itself: a free one, or the
+    one given.
+    """
+    with socket.create_server(("127.0.0.1", port or 0)) as free:
         port = free.getsockname()[1]
     with running(arguments(str(port)), stdout=subprocess.DEVNULL) as server:
         until(lambda: server.poll() is not None or accepts(port), START_SECONDS)
