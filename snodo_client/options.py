@@ -70,7 +70,13 @@ def split(options: Mapping[str, Any], connection: str) -> tuple[Options, dict[st
         if connection not in OWNERS[name]:
             raise TypeError(f"{name}= belongs to {', '.join(OWNERS[name])} connections, this one is {connection}")
         own[name] = value
-    return Options(**{name: options[name] for name in COMMON if name in options}), own
+    common = {name: options[name] for name in COMMON if name in options}
+    extension = getattr(own.get("auth"), "extension", None)
+    if extension and connection in _SOCKETS:  # what gets the credential is an extension, which is declared
+        capabilities = _capabilities(common.get("client_capabilities", ()))
+        declared = {extension: {}, **capabilities.get("extensions", {})}
+        common["client_capabilities"] = {**capabilities, "extensions": declared}
+    return Options(**common), own
 
 
 def check_eras(options: Options, eras: Sequence[str], connection: str) -> None:

@@ -100,10 +100,13 @@ class ClientIdentity:
         secret that is what the server takes, where a server that publishes nothing takes Basic (RFC 8414, section 2).
         Raises McpError when there is no way.
         """
+        if self.private_key is not None and self.method in (None, PRIVATE_KEY):
+            if metadata.signing_algorithms and self.algorithm not in metadata.signing_algorithms:
+                taken = ", ".join(metadata.signing_algorithms)[:200]
+                raise failed("token", f"{metadata.issuer} takes assertions signed with {taken}, not {self.algorithm}")
+            return PRIVATE_KEY
         if self.method is not None:
             return self.method
-        if self.private_key is not None:
-            return PRIVATE_KEY
         if self.client_secret is None:
             return NONE
         for method in (BASIC, POST, NONE):

@@ -31,6 +31,7 @@ LONGEST_LIFE = 10**9  # seconds, 31 years: what is longer was not meant
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
+PROFILE = "urn:ietf:params:oauth:grant-profile:id-jag"
 ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 SUBJECTS = {
     "id_token": "urn:ietf:params:oauth:token-type:id_token",
@@ -262,6 +263,8 @@ def enterprise(
     """A token by way of the identity provider, whose grant is good once and so is asked for each time. `client` is the
     client at the authorization server of the MCP server; the grant says what its scope is.
     """
+    if metadata.grant_profiles and PROFILE not in metadata.grant_profiles:
+        raise failed("token", f"{metadata.issuer} takes no grants of identity providers, as it publishes")
     fetch = options.request(metadata.issuer, resource, scope)
     reply = yield fetch
     said = answered("token", fetch, reply, needed="access_token")

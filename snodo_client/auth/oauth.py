@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     SignInBy: TypeAlias = Literal["browser", "console", "never"] | Callable[[str], str]
 
 GRANTS = ("authorization_code", "client_credentials")
+EXTENSIONS = {
+    "client_credentials": "io.modelcontextprotocol/oauth-client-credentials",
+    "EnterpriseManaged": "io.modelcontextprotocol/enterprise-managed-authorization",
+}
 WAYS = ("browser", "console", "never")
 
 
@@ -144,6 +148,8 @@ class OAuth:
             self.store = FileTokenStore()
         else:
             self.store = MemoryTokenStore()
+        # As the capabilities of the client name it. spec: extensions/auth
+        self.extension = EXTENSIONS.get(grant if isinstance(grant, str) else type(grant).__name__)
         self.who = client_id or client_metadata_url or "registered"
         if not person:
             self.who += f" {grant if isinstance(grant, str) else type(grant).__name__}"

@@ -1,8 +1,8 @@
 """Runs the official conformance suite and reads what it recorded.
 
 The suite's own verdict is not enough. A set run looks past warnings, time limits and the client's exit code, and
-everywhere a scenario passes in which nothing was checked. So what was recorded is read, and each scenario has a number
-of successes that it must reach: the client's are in ``conformance/client_scenarios.txt``.
+everywhere a scenario passes in which nothing was checked. So what was recorded is read and held to what is claimed: the
+client's claims are in ``conformance/client_scenarios.txt``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 from peers import Peers
 
@@ -27,8 +28,15 @@ OUTPUT = 2000  # characters, from the end
 # What the suite runs for each client scenario. It splits this at spaces and adds the URL.
 DRIVER = f"{sys.executable} -W error {CONFORMANCE / 'driver.py'}"
 
-# How the driver ends when a server was refused, as some scenarios want. Any other exception is a fault in it or in us.
+# How the driver ends when it refused the server. Any other exception is a fault in it or in us.
 REFUSED = "snodo_client.outcome.McpError: "
+
+
+class Claim(NamedTuple):
+    """What has to come of a scenario: how many successful checks at least, and whether the server is to be refused."""
+
+    fewest: int
+    refused: bool = False
 
 
 class Recorded:
@@ -43,24 +51,30 @@ class Recorded:
         errors = [file.read_text() for file in folder.rglob("stderr.txt")]
         self.driver_errors = [text.strip().splitlines()[-1] for text in errors if "Traceback" in text]
 
-    def losses(self, fewest: int) -> list[str]:
-        """What is wrong with it, in lines; `fewest` is the number of successes that it needs."""
+    def losses(self, claim: Claim) -> list[str]:
+        """What is wrong with it, in lines."""
         bad = (check for check in self.checks if check["status"] in ("FAILURE", "WARNING"))
         found = ["{status} {id} {name}: {errorMessage}".format_map({"errorMessage": "", **check}) for check in bad]
-        if self.statuses["SUCCESS"] < fewest:
-            found.append(f"{self.statuses['SUCCESS']} successes of at least {fewest}")
+        if self.statuses["SUCCESS"] < claim.fewest:
+            found.append(f"{self.statuses['SUCCESS']} successes of at least {claim.fewest}")
+        if claim.refused and not self.driver_errors:
+            found.append("the server was not refused")
+        for line in self.driver_errors:
+            if not (claim.refused and line.startswith(REFUSED)):
+                found.append(f"the driver ended with {line}")
         if self.exit_code:
             found.append(f"exit code {self.exit_code}" + ("" if found else f"\n{self.output[-OUTPUT:]}"))
-        if found or not all(line.startswith(REFUSED) for line in self.driver_errors):
-            found += [f"the driver ended with {line}" for line in self.driver_errors]
         return found
 
 
-def client_scenarios() -> dict[tuple[str, str], int]:
-    """(scenario, revision) -> the fewest successes, of every client scenario that is claimed."""
+def client_scenarios() -> dict[tuple[str, str], Claim]:
+    """(scenario, revision) -> what is claimed of it, for every client scenario."""
     text = (CONFORMANCE / "client_scenarios.txt").read_text()
     rows = (line.partition("#")[0].split() for line in text.splitlines())
-    return {(scenario, revision): int(fewest) for revision, scenario, fewest in filter(None, rows)}
+    return {
+        (scenario, revision): Claim(int(fewest), refused == ["refused"])
+        for revision, scenario, fewest, *refused in filter(None, rows)
+    }
 
 
 def run_alone(
@@ -80,7 +94,7 @@ def run_scenario(
     to judge.
     """
     recorded = run_alone(peers, side, scenario, folder, *arguments, version=version)
-    losses = recorded.losses(0)
+    losses = recorded.losses(Claim(0))
     assert not losses, "\n".join(losses)
     return recorded.statuses
 
