@@ -178,7 +178,7 @@ class OAuth:
         if self.grant != "authorization_code":
             raise ValueError('only with grant="authorization_code" a person signs in')
         deadline = Deadline(checks.seconds(timeout, "timeout"))
-        begun = account.ask(deadline, _nothing, back, _scope(scope))
+        begun = account.ask(deadline, back, _scope(scope))
         return begun if isinstance(begun, McpError) else SignIn(begun[0], begun[1].text())
 
     def finish(
@@ -201,7 +201,7 @@ class OAuth:
             raise TypeError(f"callback_url must be a string, not {type(callback_url).__name__}")
         deadline = Deadline(checks.seconds(timeout, "timeout"))
         account = self._account(pending.server, verify, proxies)
-        return _told(account, account.finish(pending, callback_url, deadline, _nothing))
+        return _told(account, account.finish(pending, callback_url, deadline))
 
     # -- for everybody
 
@@ -219,7 +219,7 @@ class OAuth:
         """
         deadline = Deadline(checks.seconds(timeout, "timeout"))
         account = self._account(url, verify, proxies)
-        return _told(account, account.log_in(deadline, _nothing, _scope(scope)))
+        return _told(account, account.log_in(deadline, _scope(scope)))
 
     def status(self, url: str) -> Mapping[str, Any] | McpError | None:
         """What is kept for the server at `url`, without its secrets: `issuer`, `scope`, `expires_at` (seconds since
@@ -310,10 +310,6 @@ def _told(account: Account, result: Credential | McpError) -> Outcome:
 
 def _granted(credential: Credential) -> list[str]:
     return credential.scope.split() if credential.scope else list(credential.requested)
-
-
-def _nothing() -> None:
-    pass
 
 
 def _client(
