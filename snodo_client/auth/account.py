@@ -193,10 +193,13 @@ class Account:
         granting, errand = self._granting, Errand(deadline)
 
         def work() -> Credential:
-            flow.code(pending, callback_url, time())  # before anything is asked
+            code = flow.code(pending, callback_url, time())  # before anything is asked
+            issuers = self._oauth.issuers
+            if issuers and pending.issuer not in issuers:
+                raise failed("server_metadata", f"the sign-in was begun at {pending.issuer}, which is not in issuer=")
             metadata = granting.described(pending.issuer, pending.at_origin, errand)
             found = flow.Found(metadata, pending.resource, at_origin=pending.at_origin)
-            return self._keep(granting.finish(pending, found, callback_url, errand))
+            return self._keep(granting.finish(pending, found, code, errand))
 
         return _valued(work)
 

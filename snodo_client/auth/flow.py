@@ -187,6 +187,7 @@ def code(pending: Pending, callback_url: str, now: float) -> str:
     from urllib.parse import parse_qsl, urlsplit
 
     try:
+        callback_url.encode()  # half a character is nothing to compare, or to send
         pairs = parse_qsl(urlsplit(callback_url).query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
     except ValueError:
         pairs = []

@@ -122,7 +122,8 @@ class Granting:
                 callback_url = way.sign_in(url, wait)
         finally:
             way.close()
-        return self.finish(pending, found, callback_url, errand)
+        code = flow.code(pending, callback_url, pending.begun_at)  # the time a person has is sign_in_timeout
+        return self.finish(pending, found, code, errand)
 
     def begin(
         self, found: Found, scope: tuple[str, ...], bound: bool, redirect_uri: str, errand: Errand
@@ -140,9 +141,8 @@ class Granting:
         pending.dpop = bound
         return url, pending
 
-    def finish(self, pending: Pending, found: Found, callback_url: str, errand: Errand) -> Credential:
-        """The credential for what the browser came back with."""
-        code = flow.code(pending, callback_url, time())
+    def finish(self, pending: Pending, found: Found, code: str, errand: Errand) -> Credential:
+        """The credential for the code that the browser came back with."""
         client = self._client(found.metadata, pending.client_id)
         if client is None:
             raise failed("token", f"the client that signed in at {found.issuer} is not known any more: begin again")

@@ -7,6 +7,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
+from .. import log
 from ..engine.deadline import timed_out
 from ..fingerprint import fingerprint
 from ..outcome import McpError
@@ -36,8 +37,8 @@ class Kept:
         self._key = f"token {server.name}{query} {who}"
 
     def credential(self) -> Credential | None:
-        text = self._asked("read", lambda: self._store.get(self._key))
-        return Credential.of(text) if isinstance(text, str) else None
+        text = self._text(self._key)
+        return None if text is None else Credential.of(text)
 
     def keep(self, credential: Credential) -> None:
         self._asked("written", lambda: self._store.set(self._key, credential.text()))
@@ -47,9 +48,9 @@ class Kept:
 
     def registration(self, issuer: str) -> ClientIdentity | None:
         """The client that was registered with an authorization server."""
-        text = self._asked("read", lambda: self._store.get(_registration(issuer)))
+        text = self._text(_registration(issuer))
         try:
-            return ClientIdentity.from_dict(jsonrpc.decode(text.encode())) if isinstance(text, str) else None
+            return None if text is None else ClientIdentity.from_dict(jsonrpc.decode(text.encode()))
         except (ValueError, jsonrpc.Malformed):
             return None
 
@@ -69,15 +70,23 @@ class Kept:
             return nullcontext()
 
         def wait() -> float:
-            errand.check()
+            if not errand.deadline.over:  # else it is told what was waited for
+                errand.check()
             return errand.deadline.left()
 
         return _Locked(self._asked("locked", lambda: lock(self._key, wait)), self, errand)
 
+    def _text(self, key: str) -> str | None:
+        text: object = self._asked("read", lambda: self._store.get(key))
+        if text is None or isinstance(text, str):
+            return text
+        store = type(self._store).__name__  # a client of Redis that does not decode, say
+        raise failed("store", f"the token store {store} gave {type(text).__name__} in place of text")
+
     def _asked(self, what: str, ask: Callable[[], T]) -> T:
         try:
             return ask()
-        except (McpError, TimeoutError):
+        except McpError:
             raise
         except Exception as raised:
             problem = type(raised).__name__
@@ -91,18 +100,22 @@ class _Locked:
         self._errand = errand
 
     def __enter__(self) -> None:
-        try:
-            self._kept._asked("locked", self._lock.__enter__)
-        except TimeoutError:
-            late = True
-        else:
-            late = False
-        if late:
+        if not self._kept._asked("locked", self._taken):
             what = f"another process did not finish signing in to {self._kept._name}"
             raise timed_out(what, self._errand.deadline)
 
     def __exit__(self, *fault: object) -> None:
-        self._kept._asked("unlocked", lambda: self._lock.__exit__(*fault))  # type: ignore[arg-type]
+        try:
+            self._lock.__exit__(*fault)  # type: ignore[arg-type]
+        except Exception as raised:  # no reason to lose what was got meanwhile
+            log.info("auth", "a lock of a token store could not be released: %s", type(raised).__name__)
+
+    def _taken(self) -> bool:
+        try:
+            self._lock.__enter__()
+        except TimeoutError:
+            return False
+        return True
 
 
 def _registration(issuer: str) -> str:

@@ -264,7 +264,18 @@ class OAuth:
 
     def command(self, server: Endpoint) -> str:
         """The command by which a person signs in, for programs that ask nobody."""
-        return f"python -m snodo_client.auth login {server.name}"
+        from shlex import join
+
+        words = ["python", "-m", "snodo_client.auth", "login", server.name]
+        for option, value in (
+            ("--client-id", self.client and self.client.client_id),
+            ("--client-metadata-url", self.document),
+            ("--issuer", self.issuers[0] if self.issuers else None),
+            ("--scope", " ".join(self.scope)),
+        ):
+            if value:
+                words += [option, value]
+        return join(words)
 
     def way(self) -> Way:
         from .sign_in import Asked, Browser, Console

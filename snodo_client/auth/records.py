@@ -7,12 +7,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..protocol import jsonrpc
+from .clients import LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
 LEEWAY = 30.0  # seconds before its end from which a token is renewed, or the last quarter of a short life
+TIMES = ("begun_at", "expires_at", "renew_at")
 SIGN_IN_SECONDS = 600.0  # how long a sign-in that was begun may be finished
 
 
@@ -159,11 +161,13 @@ def _text(record: Credential | Pending, **changed: object) -> str:
 def _object(text: str, needed: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any] | None:
     try:
         value = jsonrpc.decode(text.encode())
-    except (jsonrpc.Malformed, UnicodeEncodeError):
+        jsonrpc.encode(value)  # half a character can be escaped in JSON, but is nothing to send
+    except ValueError:
         return None
     if not isinstance(value, dict) or not all(isinstance(value.get(name), kind) for name, kind in needed.items()):
         return None
     optional: dict[str, Any] = {
+        "client_id": (str, type(None)),
         "resource": (str, type(None)),
         "refresh_token": (str, type(None)),
         "scope": (str, type(None)),
@@ -173,4 +177,7 @@ def _object(text: str, needed: Mapping[str, Any], known: tuple[str, ...]) -> dic
     }
     if not all(isinstance(value.get(name), kind) for name, kind in optional.items()):
         return None
-    return {name: value[name] for name in known if name in value}
+    found = {name: value[name] for name in known if name in value}
+    if any(found.get(name) is not None and abs(found[name]) >= LATEST for name in TIMES):
+        return None
+    return found

@@ -107,6 +107,29 @@ class Pause:
             deadline.move(-max(unused, 0.0))
 
 
+class Following:
+    """For who waits for another, in a loop: while a person is waited for there, one's own deadline is paused, too."""
+
+    __slots__ = ("_deadline", "_other", "_pause")
+
+    def __init__(self, deadline: Deadline, other: Deadline) -> None:
+        self._deadline = deadline
+        self._other = other
+        self._pause: Pause | None = None
+
+    def look(self) -> None:
+        if not self._other.paused:
+            self.end()
+        elif self._pause is None:
+            self._pause = self._deadline.pause(self._other.left())
+            self._pause.__enter__()
+
+    def end(self) -> None:
+        pause, self._pause = self._pause, None
+        if pause is not None:
+            pause.__exit__()
+
+
 def timed_out(what: str, deadline: Deadline) -> McpError:
     """The error of a wait that lasted to the end of its deadline; `what` says what has not happened in that time."""
     if deadline.capped:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from os import getpid
 from threading import Event, RLock
-from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..outcome import McpError, local_error
-from .deadline import timed_out
+from .deadline import Following, timed_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,15 +58,16 @@ class Flight(Generic[T]):
                     trip = self._trip = _Trip(deadline)
             if leads:
                 return self._lead(trip, work, deadline)
-            since = monotonic()
-            while not trip.done.wait(min(deadline.left(), SLICE)):
-                if wanted is not None and not wanted():
-                    return local_error("cancelled")
-                since, before = monotonic(), since
-                if trip.deadline.paused:
-                    deadline.move(since - before)
-                if deadline.over:
-                    return timed_out(f"{self.name} did not end", deadline)
+            following = Following(deadline, trip.deadline)
+            try:
+                while not trip.done.wait(min(deadline.left(), SLICE)):
+                    if wanted is not None and not wanted():
+                        return local_error("cancelled")
+                    following.look()
+                    if deadline.over:
+                        return timed_out(f"{self.name} did not end", deadline)
+            finally:
+                following.end()
             if isinstance(trip.result, McpError):
                 return trip.result.copy()
             if trip.result is not None:
