@@ -121,15 +121,15 @@ REASONS: dict[str, Reason] = {
         CLOSED,
         "authorization",
         "the credential for the server could not be got",
-        "do what the message says; data['step'] is what failed",
+        "docs/authorization.md says what to do for each data['step']",
         ("step", "url", "http_status", "error", "error_description", "excerpt"),
     ),
     "sign_in_required": Reason(
         CLOSED,
         "authorization",
         "a person has to sign in, and this program asks nobody",
-        "run the command of data['command'] once, as the same user",
-        ("url", "command"),
+        "run the command once, as the same user and with the Python of this program",
+        ("url", "command", "scope"),
     ),
     "malformed": Reason(
         CLOSED,

@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--client-id", help="the id of this program, where it is registered at the server's issuer")
     parser.add_argument("--client-metadata-url", metavar="URL", help="the document that describes this program")
     parser.add_argument("--issuer", help="the only authorization server that may be used")
+    parser.add_argument("--insecure-http", action="store_true", help="allow http to other machines")
     given = parser.parse_args(arguments)
     try:
         oauth = OAuth(
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             client_id=given.client_id,
             client_metadata_url=given.client_metadata_url,
             issuer=given.issuer,
+            insecure_http=given.insecure_http,
         )
         return _done(oauth, given)
     except ValueError as error:
@@ -48,6 +50,8 @@ def _done(oauth: OAuth, given: argparse.Namespace) -> int:
             print(f"signed in to {outcome.value['url']}")
     elif given.action == "logout":
         outcome = oauth.forget(given.url)
+        if outcome.ok:
+            print(f"signed out of {given.url.partition('?')[0]}")
     else:
         known = oauth.status(given.url)
         if known is None:

@@ -166,11 +166,14 @@ class Account:
         return (current, "found") if refreshed is None else (refreshed, "refreshed")
 
     def _refreshed(self, before: Credential, metadata: ServerMetadata, errand: Errand) -> Credential | None:
-        """A refreshed credential, kept. None where it cannot be refreshed, which is kept as well."""
-        refreshed = None
-        if not self._oauth.issuers or metadata.issuer in self._oauth.issuers:
-            refreshed = self._granting.refresh(before, metadata, self.proof_key(before), errand)
+        """A refreshed credential, kept. None where the authorization server refuses, which is kept as well."""
+        if self._oauth.issuers and metadata.issuer not in self._oauth.issuers:
+            return None
+        refreshed = self._granting.refresh(before, metadata, self.proof_key(before), errand)
         if refreshed is None:
+            current = self._kept.credential()
+            if current is None or current.access_token != before.access_token:
+                return current  # where the store has no lock, another process may have been faster
             before.refresh_token = None
         self._keep(refreshed or before)
         return refreshed

@@ -8,6 +8,7 @@ from time import time
 from typing import TYPE_CHECKING, TypeVar
 
 from ..outcome import McpError
+from ..reasons import REASONS
 from .dpop import Nonces, ProofKey
 from .faults import failed
 
@@ -33,7 +34,8 @@ class Errand:
     @property
     def for_a_person(self) -> bool:
         """Whether somebody waits, who may sign in: not so for the end of a session, say."""
-        return self.call is None or self.call.wire_id is not None
+        call = self.call
+        return call is None or call.wire_id is not None or getattr(call.request, "opens", False)
 
     def check(self) -> None:
         """Raise what ended the call, if anything has."""
@@ -89,4 +91,5 @@ class Runner:
             if nonce is not None:
                 self._nonces.heard(fetch.endpoint.origin, nonce)
             return reply
-        raise failed(fetch.step, fault.message, fetch=fetch, cause=fault.with_traceback(None))
+        said = fault.message.removesuffix(f" ({REASONS[fault.reason or ''].advice})")  # ours has its own
+        raise failed(fetch.step, said, fetch=fetch, cause=fault.with_traceback(None))

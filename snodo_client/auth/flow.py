@@ -56,16 +56,14 @@ class Found:
         return self.metadata.issuer
 
 
-def asked(server: Endpoint) -> Flow[Challenge | None]:
-    """The challenge of a server to who comes without a token."""
+def asked(server: Endpoint) -> Flow[tuple[bool, Challenge | None]]:
+    """Whether a server refuses who comes without a token, and its challenge, if it sends one."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     headers = {"Accept": "application/json, text/event-stream"}
     reply = yield Fetch(
         "POST", server, "the challenge of the server", headers=headers, json=body, step="resource_metadata"
     )
-    if reply.status not in (401, 403):
-        return None
-    return chosen(challenges([reply.headers.get("www-authenticate", "")]))
+    return reply.status in (401, 403), chosen(challenges([reply.headers.get("www-authenticate", "")]))
 
 
 def discover(server: Endpoint, challenge: Challenge | None, issuers: Sequence[str], rules: Rules) -> Flow[Found]:

@@ -49,8 +49,12 @@ class Granting:
 
     def asked(self, errand: Errand) -> tuple[Challenge | None, Found]:
         """The challenge of the server, and who issues its tokens."""
-        challenge = self._runner.run(flow.asked(self._server), errand)
-        return challenge, self.discover(challenge, errand)
+        refused, challenge = self._runner.run(flow.asked(self._server), errand)
+        found = self.discover(challenge, errand)
+        if found.metadata.assumed and not refused:
+            text = f"{self._server.name} asks for no token, and says nothing of where its tokens come from"
+            raise failed("resource_metadata", text)
+        return challenge, found
 
     def described(self, issuer: str, at_origin: bool, errand: Errand) -> ServerMetadata:
         """What an authorization server that was found before says about itself now."""
@@ -114,6 +118,7 @@ class Granting:
             def wait() -> float:
                 errand.check()
                 if limit.over:
+                    self._kept.unregister(found.issuer, stored)  # it may be that this client is known there no more
                     text = f"nobody signed in to {server.name} within sign_in_timeout={limit.seconds:g} s"
                     raise failed("sign_in", text)
                 return limit.left()
@@ -234,6 +239,8 @@ def refusal_in(error: McpError) -> str | None:
     if not isinstance(data, dict) or data.get("http_status") not in (400, 401, 403):
         return None
     said: str | None = data.get("error")
+    if said is None and data["http_status"] != 403:  # which may come from anything on the way
+        return "refused"
     return None if said in ("temporarily_unavailable", "server_error", "slow_down") else said
 
 

@@ -190,9 +190,9 @@ class OAuth:
         verify: bool | str | os.PathLike[str] = True,
         proxies: Mapping[str, str] | None = None,
     ) -> Outcome:
-        """Finish a sign-in: `callback_url` is the whole address the browser came back with, `state` the one of
-        `begin`, which is good once. The tokens are in the store then, and `Ok` has `{"url": ..., "scope": [...]}`.
-        Raises ValueError for a state that is none.
+        """Finish a sign-in: `callback_url` is the whole address the browser came back with, `state` the one of `begin`,
+        to be dropped now: it is for one answer. The tokens are in the store then, and `Ok` has
+        `{"url": ..., "scope": [...]}`. Raises ValueError for a state that is none.
         """
         pending = Pending.of(state) if isinstance(state, str) else None
         if pending is None:

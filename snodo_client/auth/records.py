@@ -69,7 +69,8 @@ class Credential:
 
     def expires(self, now: float) -> bool:
         """Whether it is to be renewed at `now`."""
-        return self.renew_at is not None and self.renew_at <= now
+        at = self.expires_at if self.renew_at is None else self.renew_at
+        return at is not None and at <= now
 
     def expired(self, now: float) -> bool:
         return self.expires_at is not None and self.expires_at <= now

@@ -43,14 +43,15 @@ LONGEST_PAUSE = 30.0
 
 
 class Fetch:
-    """In the place of a request: a GET or a DELETE."""
+    """In the place of a request: a GET or a DELETE. `opens`: somebody waits for it, to have a link."""
 
-    __slots__ = ("method",)
+    __slots__ = ("method", "opens")
     idempotent = True
     version = LEGACY[0]
 
-    def __init__(self, method: str) -> None:
+    def __init__(self, method: str, *, opens: bool = False) -> None:
         self.method = method
+        self.opens = opens
 
     def headers(self) -> dict[str, str]:
         return {}
@@ -65,9 +66,9 @@ class EventSource:
     Both run on the reading thread and must not raise; neither is called any more once that thread sees that the stream
     was cut. `headers()` gives the headers of each GET beside the usual ones; Last-Event-ID is added here.
 
-    `last_id` is the id in force, empty when there is none; `retry` the seconds the server asked for, None when it has
-    not. Of the last connection, `lasted` are the seconds its stream was open, and `advanced` says whether an event of
-    it set an id.
+    `opens`: somebody waits for the stream, to have a link. `last_id` is the id in force, empty when there is none;
+    `retry` the seconds the server asked for, None when it has not. Of the last connection, `lasted` are the seconds its
+    stream was open, and `advanced` says whether an event of it set an id.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class EventSource:
         deadline: Deadline | None = None,
         last_id: str = "",
         retry: float | None = None,
+        opens: bool = False,
     ) -> None:
         self.last_id = last_id
         self.retry = retry
@@ -94,7 +96,8 @@ class EventSource:
         self._refusal: McpError | None = None
         self._known = Flag()  # the first head was judged, or there will be none
         self._stop = Flag()
-        self._call = Call(0, Fetch("GET"), deadline or Deadline(inf))  # type: ignore[arg-type]
+        self.deadline = deadline or Deadline(inf)
+        self._call = Call(0, Fetch("GET", opens=opens), self.deadline)  # type: ignore[arg-type]
         self._call.link = link
         link.on_its_own(self._call)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
-from ..engine.deadline import timed_out
+from ..engine.deadline import Following, timed_out
+from ..engine.flight import SLICE
 from ..outcome import local_error
 from ..protocol.origins import Refusal, announced
 from .http_legacy import version_header
@@ -46,12 +47,17 @@ class SseLink(HttpLink):
         self._fault: McpError | None = None  # why there is no address
         self._known = Flag()  # that there is one, or will be none
         self._posts = Posts(PATIENCE)
-        self._stream = EventSource(self, self._heard, self._ended, headers=dict)
+        self._stream = EventSource(self, self._heard, self._ended, headers=dict, opens=True)
 
     def begin(self, deadline: Deadline) -> None:
         """Ask for the stream and wait until it names the address. Raises McpError."""
         self._stream.start()
-        self._known.wait(deadline.left())
+        following = Following(deadline, self._stream.deadline)
+        try:
+            while not self._known.wait(min(deadline.left(), SLICE)) and not deadline.over:
+                following.look()
+        finally:
+            following.end()
         if self._fault is not None:
             raise self._fault.copy()
         if self._address is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from time import monotonic
 
 import pytest
 from hypothesis import given
@@ -93,3 +94,96 @@ def test_a_part_ends_with_the_whole() -> None:
 def test_what_was_asked_for_is_kept_for_messages(total: float | None) -> None:
     deadline = Deadline(2.0, total)
     assert (deadline.seconds, deadline.max_total) == (2.0, total)
+
+
+# --- the time of a person
+
+
+@given(st.floats(1, 1e6), SECONDS | st.none(), SECONDS)
+def test_a_pause_that_takes_no_time_changes_nothing(seconds: float, total: float | None, person: float) -> None:
+    deadline = Deadline(seconds, total)
+    before = deadline.left()
+    with deadline.pause(person):
+        assert deadline.paused
+        assert deadline.left() >= min(before, LONGEST_WAIT) - 0.5
+    assert not deadline.paused
+    assert before - 0.5 <= deadline.left() <= before
+
+
+def test_the_time_of_a_person_does_not_count() -> None:
+    deadline = Deadline(0.3)
+    end = monotonic() + 0.5
+    with deadline.pause(20):
+        until(lambda: monotonic() > end)
+        assert 19 < deadline.left() < 20
+    assert 0.2 < deadline.left() <= 0.3
+
+
+def test_a_person_who_takes_longer_is_charged_for_the_rest() -> None:
+    deadline = Deadline(20)
+    end = monotonic() + 0.5
+    with deadline.pause(0.1):
+        until(lambda: monotonic() > end)
+    assert 19 < deadline.left() <= 19.61
+
+
+def test_a_pause_holds_for_all_that_it_is_inside_of() -> None:
+    whole = Deadline(0.3)
+    part = whole.sub(0.2, "a part")
+    inner = part.sub(0.1)
+    end = monotonic() + 0.5
+    with inner.pause(20):
+        assert (whole.paused, part.paused, inner.paused) == (True, True, True)
+        until(lambda: monotonic() > end)
+    assert (whole.paused, part.paused, inner.paused) == (False, False, False)
+    assert 0.2 < whole.left() <= 0.3
+    assert 0.1 < part.left() <= 0.2
+    assert 0.0 < inner.left() <= 0.1
+
+
+def test_a_pause_of_the_whole_leaves_a_part_as_it_is() -> None:
+    """The part is somebody else's, who is waiting for something else."""
+    whole = Deadline(20)
+    part = whole.sub(10)
+    with whole.pause(100):
+        assert part.left() <= 10
+        assert not part.paused
+
+
+def test_pauses_inside_of_pauses_count_once_each() -> None:
+    deadline = Deadline(10)
+    with deadline.pause(20):
+        with deadline.pause(30):
+            assert 59 < deadline.left() <= 60
+        assert deadline.paused
+        assert 29 < deadline.left() <= 30
+    assert 9 < deadline.left() <= 10
+
+
+def test_a_pause_ends_with_what_it_is_for() -> None:
+    deadline = Deadline(10)
+    with pytest.raises(KeyError), deadline.pause(20):
+        raise KeyError
+    assert not deadline.paused
+    assert deadline.left() <= 10
+
+
+def test_a_pause_moves_the_total_as_well() -> None:
+    deadline = Deadline(0.2, 0.3)
+    end = monotonic() + 0.5
+    with deadline.pause(20):
+        until(lambda: monotonic() > end)
+    assert not deadline.over
+    deadline.extend()
+    assert 0.1 < deadline.left() <= 0.3
+
+
+def test_a_deadline_that_is_moved_is_moved_with_its_total() -> None:
+    deadline = Deadline(1, 2)
+    deadline.move(10)
+    assert 10.5 < deadline.left() <= 11
+    deadline.move(-10)
+    assert 0.5 < deadline.left() <= 1
+    for_ever = Deadline(math.inf)
+    for_ever.move(10)
+    assert for_ever.left() == LONGEST_WAIT

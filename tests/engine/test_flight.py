@@ -12,6 +12,7 @@ from snodo_client import McpError
 from snodo_client.engine.deadline import Deadline
 from snodo_client.engine.flight import Flight
 from snodo_client.outcome import local_error
+from support.forking import in_a_child
 from support.waiting import together, until
 
 
@@ -152,3 +153,142 @@ def test_a_shared_error_is_each_waiters_own() -> None:
         thread.join(20)
     assert [error.reason for error in results] == ["unreachable"] * 4
     assert len({id(error) for error in results}) == 4
+
+
+# --- a leader who waits for a person
+
+
+def paused_leader(flight: Flight[str], deadline: Deadline, until_then: Event) -> Thread:
+    """A thread that leads, and waits for a person until then."""
+    leading = Event()
+
+    def work(deadline: Deadline) -> str:
+        with deadline.pause(20):
+            leading.set()
+            assert until_then.wait(20)
+        return "done"
+
+    leader = start(lambda: flight.run(work, deadline))
+    assert leading.wait(20)
+    return leader
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_a_waiter_is_not_charged_for_the_person_of_the_leader(depth: int) -> None:
+    flight: Flight[str] = Flight("working")
+    go, results = Event(), []
+    deadlines = [Deadline(0.3)]
+    for _ in range(depth):
+        deadlines.append(deadlines[-1].sub(0.3))
+    leader = paused_leader(flight, Deadline(0.3), go)
+    waiter = start(lambda: results.append(flight.run(lambda deadline: "too late", deadlines[-1])))
+    end = monotonic() + 0.8
+    until(lambda: monotonic() > end)
+    assert not results
+    assert all(deadline.paused and not deadline.over for deadline in deadlines)
+    go.set()
+    leader.join(20)
+    waiter.join(20)
+    assert results == ["done"]
+    assert not any(deadline.paused for deadline in deadlines)
+    assert all(deadline.left() <= 0.3 for deadline in deadlines)
+
+
+def test_who_waits_for_a_waiter_is_not_charged_either() -> None:
+    inner: Flight[str] = Flight("signing in")
+    outer: Flight[str] = Flight("connecting")
+    go, results = Event(), []
+    leader = paused_leader(inner, Deadline(0.3), go)
+    middle_leads = Event()
+
+    def middle(deadline: Deadline) -> str | McpError:
+        middle_leads.set()
+        return inner.run(lambda deadline: "too late", deadline)
+
+    waiters = [start(lambda: results.append(outer.run(middle, Deadline(0.3))))]
+    assert middle_leads.wait(20)
+    waiters.append(start(lambda: results.append(outer.run(lambda deadline: "too late", Deadline(0.3)))))
+    end = monotonic() + 0.8
+    until(lambda: monotonic() > end)
+    assert not results
+    go.set()
+    for thread in (leader, *waiters):
+        thread.join(20)
+    assert results == ["done"] * 2
+
+
+def test_after_the_person_a_waiter_has_the_time_it_had_before() -> None:
+    flight: Flight[str] = Flight("working")
+    go, leading, person_left = Event(), Event(), Event()
+
+    def work(deadline: Deadline) -> str:
+        with deadline.pause(20):
+            leading.set()
+            Event().wait(0.5)
+        person_left.set()
+        assert go.wait(20)
+        return "done"
+
+    leader = start(lambda: flight.run(work, Deadline(20)))
+    assert leading.wait(20)
+    error = flight.run(lambda deadline: "too late", Deadline(0.4))
+    assert person_left.is_set()
+    assert isinstance(error, McpError)
+    assert error.reason == "timeout"
+    go.set()
+    leader.join(20)
+
+
+def test_a_waiter_that_is_not_wanted_leaves_at_once() -> None:
+    flight: Flight[str] = Flight("working")
+    go, unwanted = Event(), Event()
+    results: list[Any] = []
+    leader = paused_leader(flight, Deadline(20), go)
+    deadline, waits = Deadline(20), Event()
+
+    def wanted() -> bool:
+        waits.set()
+        return not unwanted.is_set()
+
+    waiter = start(lambda: results.append(flight.run(lambda deadline: "too late", deadline, wanted)))
+    assert waits.wait(20)
+    unwanted.set()
+    waiter.join(2)
+    assert [error.reason for error in results] == ["cancelled"]
+    assert not deadline.paused
+    go.set()
+    leader.join(20)
+
+
+# --- a fork
+
+
+def test_a_child_of_a_fork_flies_for_itself() -> None:
+    flight: Flight[str] = Flight("working")
+    go = Event()
+    leader = paused_leader(flight, Deadline(20), go)
+    assert in_a_child(lambda: flight.run(lambda deadline: "in the child", Deadline(2))) == "in the child"
+    assert leader.is_alive()
+    results: list[object] = []
+    waiter = start(lambda: results.append(flight.run(lambda deadline: "too late", Deadline(20))))
+    go.set()
+    leader.join(20)
+    waiter.join(20)
+    assert results[0] in ("done", "too late")  # what became of the parent's is as if there were no child
+
+
+def test_a_fork_may_happen_at_any_moment() -> None:
+    flight: Flight[int] = Flight("working")
+    over = Event()
+
+    def busy() -> None:
+        while not over.is_set():
+            flight.run(lambda deadline: 1, Deadline(20))
+
+    threads = [start(busy) for _ in range(2)]
+    try:
+        assert [in_a_child(lambda: flight.run(lambda deadline: 2, Deadline(5))) for _ in range(20)] == [2] * 20
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(20)

@@ -16,6 +16,7 @@ from snodo_client.auth.urls import Rules
 from snodo_client.engine.deadline import Deadline
 
 if TYPE_CHECKING:
+    from snodo_client import ConnectSpec
     from snodo_client.auth.steps import Flow
 
 T = TypeVar("T")
@@ -84,3 +85,9 @@ def form(fetch: Fetch) -> dict[str, str]:
     pairs = parse_qsl((fetch.body or b"").decode("ascii"), keep_blank_values=True, strict_parsing=True)
     assert len(dict(pairs)) == len(pairs)
     return dict(pairs)
+
+
+def works(spec: ConnectSpec) -> bool:
+    """For a process of a pool: whether a call of a tool succeeds."""
+    with spec.connect() as client:
+        return client.call_tool("test-tool").ok

@@ -147,7 +147,7 @@ class Issuer:
 
     def register(self, asked: dict[str, Any]) -> Answer:
         method = self.world.registered_method or asked.get("token_endpoint_auth_method", "client_secret_basic")
-        secret = token_urlsafe(24) if method.startswith("client_secret") else None
+        secret = self.world.mint("client_secret") if method.startswith("client_secret") else None
         if asked.get("application_type") not in ("native", "web"):
             raise Refused("invalid_client_metadata", "application_type is missing")
         if not asked.get("redirect_uris"):
@@ -217,7 +217,7 @@ class Issuer:
         else:
             granted = Granted(client.client_id, self._scope(query.get("scope", "")), query.get("resource"))
             granted.challenge, granted.redirect_uri = query.get("code_challenge", ""), redirect_uri
-            back["code"] = token_urlsafe(24)
+            back["code"] = world.mint("code")
             self.codes[str(back["code"])] = granted
         back["iss"] = self.issuer if world.redirect_iss == "correct" else world.redirect_iss
         back.update(world.redirect_extra)
@@ -322,7 +322,7 @@ class Issuer:
             raise Refused("invalid_grant", "no such subject token")
         if form.get("requested_token_type") != ID_JAG or "audience" not in form or "subject_token_type" not in form:
             raise Refused("invalid_request", "requested_token_type, audience or subject_token_type")
-        jag = token_urlsafe(32)
+        jag = self.world.mint("id_jag")
         granted = Granted(client.client_id, form.get("scope", ""), form.get("resource"))
         self.world.id_jags[jag] = form["audience"], granted
         answer = {"issued_token_type": ID_JAG, "access_token": jag, "token_type": "N_A", "expires_in": 60}
@@ -337,7 +337,7 @@ class Issuer:
         return asked if self.world.granted_scope is None else self.world.granted_scope
 
     def _issued(self, granted: Granted, *, refresh: bool) -> Answer:
-        world, token = self.world, token_urlsafe(32)
+        world, token = self.world, self.world.mint("access_token")
         self.access[token] = granted
         answer: dict[str, Any] = {"access_token": token, "token_type": "DPoP" if granted.jkt else "Bearer"}
         if world.token_lifetime is not None:
@@ -346,7 +346,7 @@ class Issuer:
         if granted.scope:
             answer["scope"] = granted.scope
         if refresh and world.refresh and (world.rotate or not self._has_refresh(granted)):
-            answer["refresh_token"] = token_urlsafe(32)
+            answer["refresh_token"] = world.mint("refresh_token")
             self.refresh[answer["refresh_token"]] = granted
         answer.update(world.token_extra)
         shown = {name: value for name, value in answer.items() if value is not None}

@@ -19,6 +19,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
+from secrets import token_urlsafe
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
@@ -127,6 +128,8 @@ class OAuthWorld:
         self.token_extra: dict[str, Any] = {}  # over the token response; None removes
         self.refresh = True
         self.rotate = True
+        # Makes what is issued: "access_token", "refresh_token", "code", "client_secret" or "id_jag"
+        self.mint: Callable[[str], str] = lambda kind: token_urlsafe(32)
         self.dpop = False  # advertised
         self.dpop_required = False
         self.as_nonce = False
