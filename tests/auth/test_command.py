@@ -104,8 +104,8 @@ def test_a_person_signs_in_and_programs_call(
         said,
     )
     assert not [secret for secret in world.issued() if secret in said]
-    assert run("logout", url) == (0, "", "")
-    assert run("logout", url) == (0, "", "")
+    assert run("logout", url) == (0, f"signed out of {url}", "")
+    assert run("logout", url) == (0, f"signed out of {url}", "")
     assert run("status", url) == (1, "not signed in", "")
     assert cron().startswith("python -m")
 
