@@ -1,6 +1,6 @@
 """Hiding secrets in text that others wrote: servers echo what they were sent, and print how they were configured.
 
-A secret is found in any case, line by line, and as JSON or a URL would spell it. What is shorter than `SHORTEST`
+A secret is found in any case, line by line, and as JSON, HTML or a URL would spell it. What is shorter than `SHORTEST`
 characters is no secret: it would be found in any text.
 """
 
@@ -21,12 +21,13 @@ _USERINFO = re.compile(r"(?<=://)\S{1,500}@")  # up to the last @: a password ma
 class Masking:
     """Masks the given secrets, and the user and password in any URL."""
 
-    __slots__ = ("_pattern", "longest")
+    __slots__ = ("_parts", "_pattern", "longest")
 
     def __init__(self, secrets: Iterable[str], shortest: int = SHORTEST) -> None:
         spelled = {spelling for secret in secrets for spelling in _spellings(secret) if len(spelling) >= shortest}
         parts = sorted(spelled, key=len, reverse=True)  # one may be part of another
         self.longest = len(parts[0]) if parts else 0
+        self._parts = parts
         self._pattern = re.compile("|".join(map(re.escape, parts)), re.IGNORECASE) if parts else None
 
     def __call__(self, text: str) -> str:
@@ -34,14 +35,29 @@ class Masking:
             text = self._pattern.sub(MASK, text)
         return _USERINFO.sub(MASK + "@", text) if "://" in text else text
 
+    def cut(self, text: str) -> str:
+        """Masks text that may end anywhere: also what a secret begins with, at the end."""
+        masked = self(text)
+        for part in self._parts:
+            start = masked.find(part[:SHORTEST], max(0, len(masked) - len(part)))
+            while start >= 0:
+                if part.startswith(masked[start:]):
+                    return masked[:start] + MASK
+                start = masked.find(part[:SHORTEST], start + 1)
+        return masked
+
 
 def _spellings(secret: str) -> Iterable[str]:
+    from html import escape
     from json import dumps
-    from urllib.parse import quote, unquote
+    from urllib.parse import quote, quote_plus, unquote
 
     for line in secret.splitlines():
         line = line.strip()
-        yield from (line, dumps(line)[1:-1], line.replace("/", "\\/"), quote(line), quote(line, safe=""), unquote(line))
+        yield from (line, dumps(line)[1:-1], line.replace("/", "\\/"))
+        yield from (quote(line), quote(line, safe=""), quote_plus(line), unquote(line))
+        page = escape(line)  # what writes pages has two ways with quotes, or leaves them
+        yield from (page, page.replace("&quot;", "&#34;").replace("&#x27;", "&#39;"), escape(line, quote=False))
 
 
 def of_headers(headers: Iterable[tuple[str, str]]) -> Iterable[str]:

@@ -215,7 +215,7 @@ def _refused(pending: Pending, values: dict[str, str]) -> Exception:
     from ..masking import Masking
     from ..transports.http_faults import plain
 
-    masking = Masking([pending.state, pending.verifier])
+    masking = Masking([pending.state, pending.verifier, values.get("code", "")])
     data: dict[str, Any] = {"error": plain(values["error"], masking, 100)}
     text = f"{pending.issuer} refused the sign-in: {data['error']}"
     if values.get("error_description"):

@@ -84,7 +84,7 @@ def plain(text: object, masking: Masking, limit: int = EXCERPT) -> str:
     """Text of a server on one line: bounded, without control characters, secrets masked."""
     if isinstance(text, OSError) and text.strerror:
         text = text.strerror
-    shown = masking(str(text)[: 4 * limit + masking.longest])
+    shown = masking.cut(str(text))  # all of it: in text that was cut first there is the begin of a secret at the end
     shown = re.sub(r"\s+", " ", shown[: 4 * limit]).strip()
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."

@@ -140,7 +140,7 @@ class _Authenticator(_Final):
         request = PreparedRequest()
         request.method, request.url, request.body = outgoing.method, outgoing.url, outgoing.body
         request.headers = CaseInsensitiveDict(outgoing.headers)
-        made = dict(_asked(lambda: self._auth(request) or request).headers)
+        made: dict[str, Any] = _asked(lambda: dict((self._auth(request) or request).headers))
         added = {name: value for name, value in made.items() if outgoing.headers.get(name) != value}
         if not all(isinstance(name, str) and isinstance(value, str) for name, value in added.items()):
             raise local_error("transport_failure", "auth= set a header that is not text")

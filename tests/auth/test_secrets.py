@@ -9,14 +9,18 @@ handed to the program as they are.
 
 from __future__ import annotations
 
+import html
+import json
 import os
 import shlex
 import subprocess
 import sys
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus, urlencode
 
 import pytest
 
@@ -36,14 +40,14 @@ from support.oauth_server import Fault
 
 ERAS = ("2026-07-28", "2025-11-25")
 BACK = "https://app.example/callback"
-ISSUED = ("access_token", "refresh_token", "id_token", "id_jag", "client_secret", "registration_access_token")
 SENT = ("client_secret", "code", "code_verifier", "refresh_token", "assertion", "client_assertion", "subject_token")
 
 
 @pytest.fixture
 def world() -> Iterator[EchoWorld]:
-    with EchoWorld(Canaries()) as world:
-        world.tool_scopes = {"admin-tool": "admin"}
+    world = EchoWorld(Canaries())
+    world.tool_scopes = {"admin-tool": "admin"}
+    with world:
         yield world
 
 
@@ -77,7 +81,6 @@ def program(world: EchoWorld, capfd: pytest.CaptureFixture[str]) -> Iterator[Pro
         yield program
     captured = capfd.readouterr()
     assert captured.err == captured.out == ""
-    assert len(heard) > 0
     assert world.canaries.found("\n".join([*program.lines, *heard])) == []
     stays_where_it_belongs(world)
 
@@ -110,6 +113,21 @@ def key(canaries: Canaries) -> tuple[str, str]:
 def keep_key(canaries: Canaries, pem: str) -> None:
     for line in pem.strip().splitlines()[1:-1]:
         canaries.add(line, "private_key")
+
+
+@pytest.mark.parametrize("kind", ["access_token", "client_secret"])
+def test_the_search_finds_a_part_in_any_spelling(kind: str) -> None:
+    canaries = Canaries()
+    value = canaries.new(kind)
+    basic = b64encode(f"client:{quote_plus(value)}".encode()).decode()
+    for text in (value, value[7:19], quote(value), quote_plus(value), html.escape(value), json.dumps([value]), basic):
+        assert canaries.found(f"text{text}text")
+        assert canaries.found(f"text{text}text", allowed=[kind]) == []
+    assert canaries.found(shown(Canaries().new(kind))) == []
+    error = ValueError("no")
+    error.__context__ = KeyError(value)
+    error.__suppress_context__ = True
+    assert canaries.found(shown(error))
 
 
 # --- the flows --------------------------------------------------------------------------------------------------------
@@ -200,16 +218,15 @@ FLOWS = [
 ]
 
 ECHOES: dict[str, Any] = {
-    **{f"JSON {status}": c.as_json(status) for status in (400, 401, 403, 404, 500)},
-    **{f"HTML {status}": c.as_html(status) for status in (200, 400, 401, 403, 404, 500)},
+    **{f"JSON {status}": c.as_json(status) for status in (400, 401)},
+    **{f"HTML {status}": c.as_html(status) for status in (200, 401, 500)},
     "a text that repeats": c.as_text(400),
     "a text that repeats, 401": c.as_text(401),
     "secrets alone": c.each(400),
     "secrets alone, 401": c.each(401),
     "other JSON": c.as_other_json(401),
     "all as error": c.as_error(400),
-    "cut off": c.cut_off(400),
-    "cut off, 401": c.cut_off(401),
+    "cut off": c.cut_off(401),
     "cut off, 200": c.cut_off(200),
     "redirect": c.to_elsewhere,
     "redirect to another origin": c.to_another_origin,
@@ -258,9 +275,16 @@ def test_when_all_goes_well(world: EchoWorld, program: Program, flow: Callable[[
     assert world.canaries.of(*SENT)
 
 
-@pytest.mark.parametrize("later", [False, True], ids=["first", "later"])
-@pytest.mark.parametrize("spoil", [*ECHOES, *SPOILT])
-@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.__name__)
+@pytest.mark.parametrize(
+    ("flow", "later", "spoil"),
+    [
+        *((flow, False, spoil) for flow in FLOWS if flow not in (by_person, by_key, by_post) for spoil in ECHOES),
+        *((flow, True, spoil) for flow in (by_person_given_a_secret, by_person_with_proofs) for spoil in ECHOES),
+        *((flow, False, spoil) for flow in (by_person_with_a_secret, by_basic, by_enterprise) for spoil in SPOILT),
+        *((by_person_with_proofs, True, spoil) for spoil in SPOILT),
+    ],
+    ids=lambda value: {False: "first", True: "refresh"}.get(value) or getattr(value, "__name__", value),
+)
 def test_token_endpoints_that_repeat_what_they_get(
     world: EchoWorld, program: Program, flow: Callable[[EchoWorld], OAuth], spoil: str, later: bool
 ) -> None:
@@ -274,20 +298,17 @@ def test_token_endpoints_that_repeat_what_they_get(
     assert world.spoiled
 
 
-@pytest.mark.parametrize("spoil", [*ECHOES, *SPOILT])
+@pytest.mark.parametrize("spoil", ["JSON 400", "JSON 401", "HTML 500", "other JSON", "redirect", *SPOILT])
 @pytest.mark.parametrize("flow", [by_person, by_person_with_a_secret], ids=lambda flow: flow.__name__)
 def test_registrations(world: EchoWorld, program: Program, flow: Callable[[EchoWorld], OAuth], spoil: str) -> None:
-    world.spoil["register"] = (ECHOES | SPOILT)[spoil] if spoil != "cut off" else c.half
-    if spoil.startswith("cut off"):
-        world.spoil["register"] = c.half
+    world.spoil["register"] = (ECHOES | SPOILT)[spoil]
     use(program, world, flow(world), ERAS[0], lambda later: None)
     assert world.spoiled
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("later", [False, True], ids=["first", "later"])
+@pytest.mark.parametrize(("era", "later"), [(ERAS[0], True), (ERAS[1], False)])
 @pytest.mark.parametrize("spoil", ECHOES)
-@pytest.mark.parametrize("flow", [by_person, by_person_with_proofs, by_basic], ids=lambda flow: flow.__name__)
+@pytest.mark.parametrize("flow", [by_person_with_proofs, by_basic], ids=lambda flow: flow.__name__)
 def test_mcp_servers_that_repeat_what_they_get(
     world: EchoWorld, program: Program, flow: Callable[[EchoWorld], OAuth], spoil: str, later: bool, era: str
 ) -> None:
@@ -301,9 +322,16 @@ def test_mcp_servers_that_repeat_what_they_get(
     assert world.spoiled
 
 
+@pytest.mark.parametrize("route", ["token", "mcp"])
+@pytest.mark.parametrize("status", [400, 403, 404, 500, 503])
+def test_every_status(world: EchoWorld, program: Program, status: int, route: str) -> None:
+    for made in (c.as_json(status), c.as_html(status), c.as_text(status), c.cut_off(status)):
+        use(program, world, by_post(world), ERAS[0], lambda later, made=made: world.spoil.update({route: made}))  # type: ignore[misc]
+    assert world.spoiled >= 4
+
+
 FAULTS: dict[str, Callable[[], Fault]] = {
-    "cut": lambda: Fault(close=True),
-    "cut after it was dealt with": lambda: Fault(close=True, processed=True),
+    "cut": lambda: Fault(close=True, processed=True),
     "garbage": lambda: Fault(200, b"\x00\xff garbage", headers={"Content-Type": "application/json"}),
     "too large": lambda: Fault(size=300_000),
     "late": lambda: Fault(wait=threading.Event()),
@@ -312,7 +340,7 @@ FAULTS: dict[str, Callable[[], Fault]] = {
 
 @pytest.mark.parametrize("route", ["mcp", "resource_metadata", "server_metadata", "register", "token"])
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("flow", [by_person, by_person_with_proofs, by_key], ids=lambda flow: flow.__name__)
+@pytest.mark.parametrize("flow", [by_person_with_proofs, by_post], ids=lambda flow: flow.__name__)
 def test_connections_that_fail(
     world: EchoWorld, program: Program, flow: Callable[[EchoWorld], OAuth], fault: str, route: str
 ) -> None:
@@ -322,7 +350,7 @@ def test_connections_that_fail(
         if later or route == "register":
             world.faults[route] = made
 
-    use(program, world, oauth, ERAS[0], spoilt, timeout=0.3 if fault == "late" else 10.0)
+    use(program, world, oauth, ERAS[0], spoilt, timeout=0.1 if fault == "late" else 10.0)
     world.faults.clear()
 
 
@@ -384,11 +412,13 @@ def signs_with(token: str, when: str) -> Any:
 )
 def test_credentials_of_the_program(world: EchoWorld, program: Program, when: str, era: str) -> None:
     auth = signs_with(world.mint("access_token"), when)
-    for spoil in (None, "JSON 401", "HTML 403", "a text that repeats, 401", "challenge"):
+    for spoil in (None, "JSON 401", "HTML 500", "a text that repeats, 401", "challenge"):
         if spoil is not None:
             world.spoil["mcp"] = ECHOES[spoil]
         made = program.does(lambda: Client.connect(world.resource_url, auth=auth, protocol=era))
-        assert not isinstance(made, Client)
+        if isinstance(made, Client):
+            with made as client:
+                assert not program.does(lambda: client.call_tool("test-tool")).ok
 
 
 class BadStore(MemoryTokenStore):
@@ -476,8 +506,6 @@ def changed(world: EchoWorld, **parameters: str | None) -> Callable[[str], str]:
     """A person whose browser comes back with other parameters; "{all}" stands for the address as it should be."""
 
     def ask(url: str) -> str:
-        from urllib.parse import urlencode
-
         good = world.authorize(url)
         found = c.parameters(good) | {
             name: value and value.replace("{all}", good) for name, value in parameters.items()
@@ -496,7 +524,7 @@ ANSWERS: dict[str, dict[str, str | None]] = {
     "another issuer": {"iss": "https://as.example"},
     "an issuer with all": {"iss": "{all}"},
     "no issuer": {"iss": None},
-    "a wrong code": {"code": "{all}"},
+    "a wrong code": {"code": "wrong"},
 }
 PEOPLE: dict[str, Callable[[EchoWorld], Callable[[str], Any]]] = {
     "raises": lambda world: tells("nobody signed in at"),
@@ -513,7 +541,6 @@ PEOPLE: dict[str, Callable[[EchoWorld], Callable[[str], Any]]] = {
 @pytest.mark.parametrize("person", PEOPLE)
 def test_sign_ins_that_fail(world: EchoWorld, program: Program, person: str) -> None:
     oauth = OAuth(sign_in=PEOPLE[person](world), store=MemoryTokenStore())
-    world.canaries.add("never-shown-" + world.mint("code"), "code")
     use(program, world, oauth, ERAS[0], lambda later: None)
 
 
@@ -522,15 +549,17 @@ def test_sign_ins_in_two_steps_that_fail(world: EchoWorld, program: Program, per
     oauth = by_person(world, redirect_uri=BACK)
     begun = program.does(lambda: oauth.begin(world.resource_url))
     keep_pending(world.canaries, begun)
-    program.does(lambda: oauth.finish(PEOPLE[person](world)(begun.url), begun.state))
+    try:
+        back = PEOPLE[person](world)(begun.url)
+    except RuntimeError:
+        return
+    program.does(lambda: oauth.finish(back, begun.state))
     program.does(lambda: oauth.finish(world.authorize(begun.url), begun.state[:-9]))
     program.does(lambda: oauth.finish(world.authorize(begun.url), begun.state.replace("begun_at", "begun")))
     program.does(lambda: oauth.finish(world.authorize(begun.url), None))  # type: ignore[arg-type]
 
 
 def keep_pending(canaries: Canaries, begun: SignIn) -> None:
-    import json
-
     pending = json.loads(begun.state)
     canaries.add(pending["state"], "state")
     canaries.add(pending["verifier"], "code_verifier")
@@ -581,8 +610,6 @@ WRONG: list[Callable[[str], Any]] = [
     ),
     lambda secret: OAuth(client_id="me", client_secret=secret, private_key=secret),
     lambda secret: OAuth(issuer=f"https://me:{secret}@as.example"),
-    lambda secret: OAuth(sign_in=secret),
-    lambda secret: OAuth(grant=secret),  # type: ignore[arg-type]
     lambda secret: OAuth(store=secret),  # type: ignore[arg-type]
     lambda secret: EnterpriseManaged(idp_token_endpoint=f"https://me:{secret}@idp.example", id_token="x"),
     lambda secret: EnterpriseManaged(idp_token_endpoint="https://idp.example", id_token=secret + "\n"),
@@ -591,9 +618,9 @@ WRONG: list[Callable[[str], Any]] = [
     lambda secret: OAuth().begin(f"http://{secret}@localhost/mcp", redirect_uri=BACK),
     lambda secret: OAuth().finish(secret, secret),
     lambda secret: OAuth().finish(BACK, secret),
-    lambda secret: Client.connect("http://localhost:1/mcp", auth=secret.encode()),  # type: ignore[arg-type]
+    lambda secret: Client.connect("http://localhost:1/mcp", auth=secret.encode()),  # type: ignore[call-overload]
     lambda secret: Client.connect("http://localhost:1/mcp", auth=secret + "\n"),
-    lambda secret: Client.connect("http://localhost:1/mcp", auth=[secret]),  # type: ignore[arg-type]
+    lambda secret: Client.connect("http://localhost:1/mcp", auth=[secret]),  # type: ignore[call-overload]
 ]
 
 
@@ -619,8 +646,6 @@ def test_only_the_store_keeps_them(
     with Client.connect(world.resource_url, auth=oauth) as client:
         assert client.call_tool("test-tool").ok
         if world.dpop:
-            import json
-
             for text in json.loads(path.read_text()).values():
                 keep_key(world.canaries, json.loads(text).get("dpop_key") or "")
             assert world.canaries.of("private_key")
@@ -646,19 +671,15 @@ def test_another_authorization_server_gets_nothing_of_the_first(
     oauth = flow(world)
     with Client.connect(world.resource_url, auth=oauth) as client:
         assert client.call_tool("test-tool").ok
-        first, of_first = world.issuer, dict(world.canaries.known)
+        of_first = dict(world.canaries.known)
         second = world.migrate()
         assert client.call_tool("test-tool").ok
         program.sees(client, oauth)
     got = [seen for seen in world.log if seen.server == second]
     assert [seen for seen in got if seen.route == "token"]
     known, world.canaries.known = world.canaries.known, of_first
-    static = {"proof"}  # which all begin with the same key or header
-    assert [world.canaries.found(f"{seen.url} {seen.headers} {seen.body!r}", allowed=static) for seen in got] == [
-        [] for _ in got
-    ]
+    assert [found for seen in got for found in world.canaries.found(f"{seen.url} {seen.headers} {seen.body!r}")] == []
     world.canaries.known = known
-    assert first != second
 
 
 def test_an_identity_provider_and_an_authorization_server_know_nothing_of_each_other(
@@ -667,12 +688,14 @@ def test_an_identity_provider_and_an_authorization_server_know_nothing_of_each_o
     oauth = by_enterprise(world)
     id_token, (at_provider, ours) = world.canaries.of("id_token")[0], world.canaries.of("client_secret")
     use(program, world, oauth, ERAS[0], lambda later: None)
+    got = {True: "", False: ""}
+    for seen in world.seen("token"):
+        got[seen.server == world.issuer] += f"{seen.headers} {seen.form}"
     canaries = Canaries()
-    for server, secrets in ((world.issuer, (id_token, at_provider)), ("", (ours,))):
+    for here, secrets in ((True, (id_token, at_provider)), (False, (ours, *world.canaries.of("access_token")))):
         canaries.known = dict.fromkeys(secrets, "another's")
-        got = [seen for seen in world.log if seen.route == "token" and (seen.server == server) == bool(server)]
-        assert got
-        assert canaries.found(" ".join(f"{seen.headers} {seen.body!r}" for seen in got)) == []
+        assert got[here]
+        assert canaries.found(got[here]) == []
 
 
 def test_a_keyring_that_repeats_what_it_gets(
@@ -684,7 +707,7 @@ def test_a_keyring_that_repeats_what_it_gets(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
     class Loud(KeyringBackend):
-        priority = 1.0  # type: ignore[assignment]
+        priority = 1.0
 
         def get_password(self, service: str, username: str) -> str | None:
             return None
@@ -693,7 +716,7 @@ def test_a_keyring_that_repeats_what_it_gets(
             raise RuntimeError(f"{service} {username} {password}")
 
     before = keyring.get_keyring()
-    keyring.set_keyring(Loud())
+    keyring.set_keyring(Loud())  # type: ignore[no-untyped-call]
     try:
         use(program, world, by_person(world, store=KeyringTokenStore()), ERAS[0], lambda later: None)
     finally:
@@ -708,7 +731,7 @@ urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1], t
 """
 
 
-@pytest.mark.parametrize("spoil", [None, "JSON 400", "HTML 500", "half", "secrets alone"])
+@pytest.mark.parametrize("spoil", [None, "HTML 500", "half"])
 def test_the_command_shows_the_page_and_no_more(world: EchoWorld, tmp_path: Path, spoil: str | None) -> None:
     script = tmp_path / "browser.py"
     script.write_text(BROWSER)
