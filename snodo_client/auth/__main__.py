@@ -26,6 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--client-id", help="the id of this program, where it is registered at the server's issuer")
     parser.add_argument("--client-metadata-url", metavar="URL", help="the document that describes this program")
     parser.add_argument("--issuer", help="the only authorization server that may be used")
+    parser.add_argument(
+        "--redirect-uri", metavar="URI", help="where the browser comes back to: http://localhost:PORT/path"
+    )
     parser.add_argument("--insecure-http", action="store_true", help="allow http to other machines")
     given = parser.parse_args(arguments)
     try:
@@ -34,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             client_id=given.client_id,
             client_metadata_url=given.client_metadata_url,
             issuer=given.issuer,
+            redirect_uri=given.redirect_uri,
             insecure_http=given.insecure_http,
         )
         return _done(oauth, given)

@@ -5,7 +5,7 @@ Threads that need a new credential wait for the one that gets it; processes do s
 
 from __future__ import annotations
 
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING, TypeVar
 
 from .. import log
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+VAIN_SECONDS = 60.0
+
 
 class Account:
     """Made by `OAuth`, which checked all it is made of."""
@@ -53,6 +55,8 @@ class Account:
         self._granting = Granting(oauth, server, rules, Runner(fetcher), self._kept)
         self._flight: Flight[Got] = Flight(f"signing in to {server.name}")
         self._credential: Credential | None = None
+        self._unkept: Credential | None = None  # what the store did not take
+        self._vain_until = 0.0
         self._metadata: ServerMetadata | None = None  # of its issuer, as far as it was asked for
         self._proof_key: tuple[str, ProofKey] | None = None
 
@@ -65,7 +69,7 @@ class Account:
         """What to send, renewed where its time is over and that takes no person; None when there is nothing."""
         known = self._credential
         if known is None:
-            known = self._credential = self._kept.credential()
+            known = self._credential = self.load()
         if known is None or not known.expires(time()):
             return known
         if call is not None and known.refresh_token is not None:
@@ -82,13 +86,19 @@ class Account:
         return self._proof_key[1]
 
     def load(self) -> Credential | None:
-        """What is kept in the store."""
-        return self._kept.credential()
+        """What is kept in the store, if it is of use."""
+        known = self._unkept or self._kept.credential()
+        return None if known is None or (self._oauth.dpop and known.dpop_key is None) else known
 
-    def forget(self) -> None:
-        """Drop the credential, here and in the store."""
-        self._credential = None
-        self._kept.forget()
+    def forget(self, deadline: Deadline) -> None:
+        """Drop the credential, here and in the store, once nobody is renewing it."""
+        with self._kept.locked(Errand(deadline)):
+            self._credential = self._unkept = None
+            self._kept.forget()
+
+    def in_vain(self) -> None:
+        """A credential that was just granted was refused: nobody is sent to sign in again for a while."""
+        self._vain_until = monotonic() + VAIN_SECONDS
 
     # -- another one, for a call
 
@@ -108,7 +118,7 @@ class Account:
         status: int,
         made: Sequence[How],
     ) -> Got:
-        current = self._kept.credential()
+        current = self.load()
         if current is not None and not current.expires(time()):
             other = sent is None or current.access_token != sent.access_token
             enough = status != 403 or set(challenge.scope or () if challenge else ()) <= set(current.requested)
@@ -119,7 +129,8 @@ class Account:
         found = self._granting.discover(challenge, errand)
         self._metadata = found.metadata
         if current is not None and current.issuer != found.issuer:
-            self._moved(current, found)
+            moved = "%s gets its tokens from %s now, before from %s"
+            log.info("auth", moved, self.server.name, found.issuer, current.issuer)
             current = None
         if status == 401 and current is not None and current.refresh_token and "refreshed" not in made:
             refreshed = self._refreshed(current, found.metadata, errand)
@@ -129,20 +140,11 @@ class Account:
         scope = self._granting.scopes(challenge, found, before=before)
         if status == 403 and current is not None and set(scope) <= set(before):
             return current, "same"  # nobody is asked again for what was given, or refused
-        credential = self._granting.grant(found, scope, self._granting.bound(challenge, found), errand)
-        self._keep(credential)
-        return credential, "granted"
-
-    def _moved(self, before: Credential, found: flow.Found) -> None:
-        """The server has another authorization server than before."""
-        server = self.server.name
-        if self._oauth.client is not None and not self._oauth.issuers:
-            text = (
-                f"{server} now gets its tokens from {found.issuer}, and client_id= was used at {before.issuer}: "
-                "if both know this client, say so with issuer="
-            )
-            raise failed("server_metadata", text)
-        log.info("auth", "%s gets its tokens from %s now, before from %s", server, found.issuer, before.issuer)
+        if monotonic() < self._vain_until:
+            return current, "same"
+        more = challenge.scope if status == 403 and challenge is not None else None
+        bound = self._granting.bound(challenge, found)
+        return self._keep(self._granting.grant(found, scope, bound, errand, more or ())), "granted"
 
     # -- the same for longer
 
@@ -155,7 +157,7 @@ class Account:
         return known  # good for a moment: the next call tries again
 
     def _again(self, errand: Errand) -> Got:
-        current = self._kept.credential()
+        current = self.load()
         if current is None or not current.expires(time()) or current.refresh_token is None:
             self._credential = current
             return current, "found"
@@ -171,7 +173,7 @@ class Account:
             return None
         refreshed = self._granting.refresh(before, metadata, self.proof_key(before), errand)
         if refreshed is None:
-            current = self._kept.credential()
+            current = self.load()
             if current is None or current.access_token != before.access_token:
                 return current  # where the store has no lock, another process may have been faster
             before.refresh_token = None
@@ -220,8 +222,9 @@ class Account:
     # -- parts of all that
 
     def _keep(self, credential: Credential) -> Credential:
+        self._credential = self._unkept = credential  # used also where it cannot be kept
         self._kept.keep(credential)
-        self._credential = credential
+        self._unkept = None
         return credential
 
     def _once(self, call: Call, work: Callable[[Errand], Got]) -> Got | McpError:

@@ -11,8 +11,10 @@ import re
 from typing import TYPE_CHECKING
 
 from ..checks import choice
+from ..protocol.origins import endpoint as endpoint_of
 from .faults import failed
 from .steps import Fetch
+from .urls import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -186,7 +188,7 @@ def register(
         endpoint = metadata.required("registration_endpoint")  # raises, and says why it is refused
     if endpoint is None:
         raise failed("registration", f"{metadata.issuer} registers no clients by itself: pass client_id=")
-    web = redirect_uri[:6].lower() == "https:"
+    web = redirect_uri[:6].lower() == "https:" and not is_loopback(endpoint_of(redirect_uri).host)
     asked = _method_to_ask_for(metadata, web)
     wishes: dict[str, object] = {
         "client_name": client_name,

@@ -68,11 +68,13 @@ class Exchange:
         if self._only_nonce:
             self._nonces += 1
             return self._nonces <= MOST_NONCES
-        if len(self._made) >= MOST_RENEWALS or self._call is None:
+        if self._call is None or (status == 403 and "insufficient_scope" not in errors):
             return False
-        if status == 401:
-            return "granted" not in self._made
-        return "insufficient_scope" in errors and self._made.count("granted") < MOST_GRANTS and self._wants_more()
+        grants = self._made.count("granted")
+        vain = len(self._made) >= MOST_RENEWALS or (grants > 0 if status == 401 else grants >= MOST_GRANTS)
+        if vain and grants:
+            self._account.in_vain()
+        return not vain and (status == 401 or self._wants_more())
 
     def renew(self) -> bool:
         if self._only_nonce:

@@ -83,7 +83,7 @@ def discover(server: Endpoint, challenge: Challenge | None, issuers: Sequence[st
         metadata = yield from discovery.server_metadata(issuers[0], rules)
         return Found(metadata, server.origin if server.path == "/" and not server.query else server.url)
     metadata = yield from discovery.origin_metadata(server, rules)
-    return Found(metadata, scopes=metadata.scopes_supported, at_origin=True)
+    return Found(metadata, at_origin=True)
 
 
 def scopes(

@@ -76,11 +76,13 @@ class Granting:
 
     # -- a new one
 
-    def grant(self, found: Found, scope: tuple[str, ...], bound: bool, errand: Errand) -> Credential:
-        """A new credential, however this program gets them."""
+    def grant(
+        self, found: Found, scope: tuple[str, ...], bound: bool, errand: Errand, more: Sequence[str] = ()
+    ) -> Credential:
+        """A new credential, however this program gets them. `more` are scopes that the server only wants at times."""
         grant, metadata = self._oauth.grant, found.metadata
         if grant == "authorization_code":
-            return self._by_a_person(found, scope, bound, errand)
+            return self._by_a_person(found, scope, bound, errand, more)
         key = _new_key(metadata) if bound else None
         client, wanted, proof = self._client(metadata, None), " ".join(scope) or None, self._runner.proof(key)
         talk: Flow[Token]
@@ -99,10 +101,12 @@ class Granting:
         log.info("auth", "%s issued a token for %s", metadata.issuer, self._server.name)
         return self._credential(token, metadata.issuer, client, found.resource, scope, key)
 
-    def _by_a_person(self, found: Found, scope: tuple[str, ...], bound: bool, errand: Errand) -> Credential:
+    def _by_a_person(
+        self, found: Found, scope: tuple[str, ...], bound: bool, errand: Errand, more: Sequence[str]
+    ) -> Credential:
         oauth, server = self._oauth, self._server
         if oauth.sign_in == "never":
-            command = oauth.command(server)
+            command = oauth.command(server, more)
             text = f'{server.name} wants a person to sign in, and sign_in= is "never": run {command!r}'
             data = {"url": server.name, "command": command, "scope": list(scope)}
             raise local_error("sign_in_required", text, data=data)
@@ -138,7 +142,8 @@ class Granting:
         stored = self._kept.registration(found.issuer)
         if stored is not None and (stored.redirect_uri != redirect_uri or stored.expired(time())):
             stored = None
-        talk = flow.identify(found, oauth.client, oauth.document, stored, redirect_uri, oauth.client_name, scope)
+        given = self._given(found.issuer)
+        talk = flow.identify(found, given, oauth.document, stored, redirect_uri, oauth.client_name, scope)
         client = self._runner.run(talk, errand)
         if client.source == "registered" and client is not stored:
             self._kept.register(found.issuer, client)
@@ -199,13 +204,34 @@ class Granting:
     def _client(self, metadata: ServerMetadata, client_id: str | None) -> ClientIdentity | None:
         """Who this is for an authorization server; None when that is nobody, or not who `client_id` says."""
         oauth = self._oauth
-        known = oauth.client
-        if known is None and oauth.document is not None and metadata.takes_metadata_documents:
+        known = self._given(metadata.issuer)
+        takes_documents = metadata.takes_metadata_documents and not isinstance(oauth.grant, grants.WorkloadIdentity)
+        if known is None and oauth.document is not None and takes_documents:
             document = ClientIdentity(oauth.document, method="none", source="metadata_document")
             known = document if client_id in (None, oauth.document) else None
-        if known is None:
+        if known is None and oauth.grant == "authorization_code":
             known = self._kept.registration(metadata.issuer)
         return known if known is not None and client_id in (None, known.client_id) else None
+
+    def _given(self, issuer: str) -> ClientIdentity | None:
+        """The client of client_id=, if there is one. It is bound to its authorization server: to those of issuer=, else
+        to the first one that it was used at. Another may be anybody's, and would get its secret.
+        """
+        oauth = self._oauth
+        given = oauth.client
+        if given is None or oauth.issuers:
+            return given
+        first = self._kept.issuer_of(given.client_id)
+        if first is None:
+            first = oauth.first_issuer.setdefault(given.client_id, issuer)
+            self._kept.bind(given.client_id, first)
+        if first != issuer:
+            text = (
+                f"{self._server.name} gets its tokens from {issuer}, and client_id= was used at {first}: "
+                "if both know this client, say so with issuer="
+            )
+            raise failed("server_metadata", text)
+        return given
 
     def _credential(
         self,

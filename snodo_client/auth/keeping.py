@@ -63,6 +63,13 @@ class Kept:
         if client is not None and client.source == "registered":
             self._asked("written", lambda: self._store.delete(_registration(issuer)))
 
+    def issuer_of(self, client_id: str) -> str | None:
+        """The authorization server where a client of the caller's was first used."""
+        return self._text(f"issuer of {client_id}")
+
+    def bind(self, client_id: str, issuer: str) -> None:
+        self._asked("written", lambda: self._store.set(f"issuer of {client_id}", issuer))
+
     def locked(self, errand: Errand) -> AbstractContextManager[object]:
         """While nobody else gets a credential for the server, as far as the store can tell."""
         lock = getattr(self._store, "lock", None)

@@ -13,7 +13,7 @@ from .account import Account
 from .clients import ClientIdentity
 from .grants import EnterpriseManaged, WorkloadIdentity
 from .records import Credential, Pending
-from .redirects import check_redirect_uri
+from .redirects import check_redirect_uri, port_of
 from .stores import MemoryTokenStore, as_store
 from .urls import Rules, is_loopback, named
 
@@ -36,6 +36,7 @@ EXTENSIONS = {
     "client_credentials": "io.modelcontextprotocol/oauth-client-credentials",
     "EnterpriseManaged": "io.modelcontextprotocol/enterprise-managed-authorization",
 }
+FORGET_SECONDS = 10.0  # to wait for who is renewing it
 WAYS = ("browser", "console", "never")
 
 
@@ -63,10 +64,11 @@ class OAuth:
     sign_in: "browser" (default) opens one and waits for it at `http://localhost`; "console" prints the address and
         asks for the one the browser ended at; "never" fails with reason "sign_in_required"; a callable is given the
         address and gives the one the browser was sent back to. sign_in_timeout: seconds a person has (300), beside the
-        timeout of the call.
+        timeout of the call; a callable's time is its own.
     client_id, client_secret: who the program is, where it is known already; or a private_key (text of a PEM file) with
         its signing_algorithm (needs the extra "oauth"). Else the program registers itself.
-    issuer: the authorization server, or several, that may be used; a secret should never go to another one.
+    issuer: the authorization server, or several, that may be used. Without it a client_id is bound to the first one
+        that it is used at: pass it with every secret.
     client_metadata_url: the https URL of a document that describes the program, for servers that take those.
     client_name: what it is called where it registers itself.
     scope: scopes to ask for beside those that the server wants. offline_access: ask for a refresh token where that is
@@ -153,6 +155,7 @@ class OAuth:
         self.who = client_id or client_metadata_url or "registered"
         if not person:
             self.who += f" {grant if isinstance(grant, str) else type(grant).__name__}"
+        self.first_issuer: dict[str, str] = {}  # of a client that was given without one
         self._accounts: dict[tuple[str, ...], Account] = {}
         self._lock = RLock()
 
@@ -245,9 +248,10 @@ class OAuth:
         endpoint = origins.endpoint(url)
         with self._lock:
             known = [account for account in self._accounts.values() if account.server.url == endpoint.url]
+        deadline = Deadline(FORGET_SECONDS)
         try:
             for account in known or [self._account(url, True, None)]:
-                account.forget()
+                account.forget(deadline)
         except McpError as error:
             return error.with_traceback(None)
         return Ok({})
@@ -262,20 +266,22 @@ class OAuth:
         verify = session.verify if session.verify is not None else True
         return self._account(options.endpoint.url, verify, dict(session.proxies) or None)
 
-    def command(self, server: Endpoint) -> str:
+    def command(self, server: Endpoint, more: Sequence[str] = ()) -> str:
         """The command by which a person signs in, for programs that ask nobody."""
         from shlex import join
 
-        words = ["python", "-m", "snodo_client.auth", "login", server.name]
+        # A query may be a secret: who types the command knows it.
+        words = ["python", "-m", "snodo_client.auth", "login", server.name + ("?..." if server.query else "")]
         for option, value in (
             ("--client-id", self.client and self.client.client_id),
             ("--client-metadata-url", self.document),
             ("--issuer", self.issuers[0] if self.issuers else None),
-            ("--scope", " ".join(self.scope)),
+            ("--scope", " ".join(dict.fromkeys((*self.scope, *more)))),
+            ("--redirect-uri", self.redirect_uri if port_of(self.redirect_uri or "") is not None else None),
         ):
             if value:
                 words += [option, value]
-        return join(words)
+        return join([*words, "--insecure-http"] if self.insecure_http else words)
 
     def way(self) -> Way:
         from .sign_in import Asked, Browser, Console
