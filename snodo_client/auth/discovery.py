@@ -5,7 +5,8 @@ a document may be at several places, a place without one is passed over: a refus
 no JSON object. A place that cannot be asked just now (5xx, 408, 429, no connection) ends the flow, and so does a
 document that is wrong: the next place, or the defaults of an old revision, could lead to another authorization server,
 to one without its protections, and whoever can disturb a connection would choose. All of a document but what is looked
-at here is ignored, and of that what has the wrong type counts as absent.
+at here is ignored, and of that what has the wrong type counts as absent. Which libraries were weighed for the flows is
+told in `flow`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The file is a JSON object of text. It is replaced whole, so readers take no lock, and a process that is killed leaves
 the old content or the new one. Nothing here is encrypted: whoever can read the user's files can read the tokens, as
-with keys of ssh. `keyring_store.py` leaves that to the system.
+with keys of ssh. `keyring_store.py` leaves that to the system. (platformdirs was weighed for one folder, and does more
+than is needed here; what was weighed for the lock is in `file_lock.py`.)
 """
 
 from __future__ import annotations

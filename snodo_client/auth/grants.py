@@ -2,6 +2,7 @@
 
 Nothing here is tried twice, but for the nonce of a proof (RFC 9449, section 8): codes, refresh tokens and assertions
 are good once. An answer is a token or an error; no part of a token, or of what was sent for it, is in an error.
+Which libraries were weighed for the flows is told in `flow`.
 """
 
 from __future__ import annotations

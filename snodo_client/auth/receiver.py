@@ -4,6 +4,7 @@ One thread, that of the caller, with a selector: nothing runs when nobody waits.
 in the browser can send requests here, so all that is not the answer is told so and the wait goes on: other methods,
 paths, hosts (a page of another site whose name was pointed at 127.0.0.1) and states. Connections are handled side by
 side, bounded in number, size and time, so that none holds up another. Spec: RFC 8252, sections 7.3 and 8.3.
+(`http.server` was weighed: it needs threads to be ended, and has no bounds.)
 """
 
 from __future__ import annotations

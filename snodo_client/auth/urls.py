@@ -2,7 +2,8 @@
 
 Such a URL may lead a client to places only the client can reach, or send a credential in the clear. So it is https, and
 this machine is named only by servers that are on it (spec: docs/tutorials/security/security_best_practices). Names are
-not resolved here: that a public name leads to a private address is seen where the connection is made.
+not resolved here: that a public name leads to a private address is seen where the connection is made, by `ipaddress`.
+(Libraries against request forgery bring a session or a resolver of their own, without the deadlines of ours.)
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Lines may be repeated or joined, and hold several schemes, so a comma ends a parameter or a challenge. The parser is
 lenient where that cannot change a value (a missing comma, an empty element) and stops a line at anything else, keeping
 what was whole before it. It never raises, and its time is linear: each pattern is possessive, none goes back.
-What the values mean is decided elsewhere; they are text of a server, and may echo what it was sent.
+What the values mean is decided elsewhere; they are text of a server, and may echo what it was sent. (What requests and
+the standard library have for it knows one challenge in one line.)
 """
 
 from __future__ import annotations
