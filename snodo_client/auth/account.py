@@ -204,7 +204,7 @@ class Account:
                 raise failed("server_metadata", f"the sign-in was begun at {pending.issuer}, which is not in issuer=")
             metadata = granting.described(pending.issuer, pending.at_origin, errand)
             found = flow.Found(metadata, pending.resource, at_origin=pending.at_origin)
-            return self._keep(granting.finish(pending, found, code, errand))
+            return self._keep_anew(granting.finish(pending, found, code, errand))
 
         return _valued(work)
 
@@ -215,7 +215,7 @@ class Account:
         def work() -> Credential:
             challenge, found = granting.asked(errand)
             wanted = granting.scopes(challenge, found, scope)
-            return self._keep(granting.grant(found, wanted, granting.bound(challenge, found), errand))
+            return self._keep_anew(granting.grant(found, wanted, granting.bound(challenge, found), errand))
 
         return _valued(work)
 
@@ -226,6 +226,11 @@ class Account:
         self._kept.keep(credential)
         self._unkept = None
         return credential
+
+    def _keep_anew(self, credential: Credential) -> Credential:
+        """One that somebody asked for: what was in vain before says nothing of it."""
+        self._vain_until = 0.0
+        return self._keep(credential)
 
     def _once(self, call: Call, work: Callable[[Errand], Got]) -> Got | McpError:
         """Do it for all threads and processes that want it now."""

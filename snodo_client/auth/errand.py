@@ -82,9 +82,9 @@ class Runner:
         try:
             reply = self._fetcher.fetch(fetch, errand.deadline, errand.call or errand.check)
         except McpError as error:
-            errand.check()
             if error.reason == "timeout" and errand.deadline.over:
-                raise
+                raise  # it says who was slow; the check of the call would blame the protected server
+            errand.check()
             fault = error
         else:
             nonce = reply.headers.get("dpop-nonce")

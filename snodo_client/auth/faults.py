@@ -55,6 +55,8 @@ def failed(
             if excerpt:
                 found["excerpt"] = excerpt
                 text += f": {excerpt}"
+    # Names of servers are in it: nothing that a terminal would obey, or that turns the direction of the text.
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return local_error("authorization_failed", text, data={**found, **data}, cause=cause)
 
 

@@ -14,6 +14,7 @@ from . import discovery
 from .clients import ClientIdentity, register
 from .faults import failed
 from .records import SIGN_IN_SECONDS, Pending
+from .redirects import MAX_CALLBACK
 from .steps import Fetch
 
 if TYPE_CHECKING:
@@ -28,6 +29,20 @@ if TYPE_CHECKING:
 
 OFFLINE = "offline_access"
 MAX_PARAMETERS = 64
+MAX_SCOPE = 16 * 1024  # characters of all scopes: they are in the address that a browser opens
+
+# What is added to the address of the authorization endpoint.
+_ADDED = {
+    "client_id",
+    "code_challenge",
+    "code_challenge_method",
+    "prompt",
+    "redirect_uri",
+    "resource",
+    "response_type",
+    "scope",
+    "state",
+}
 
 
 class Found:
@@ -99,7 +114,11 @@ def scopes(
         every = [scope for scope in every if scope != OFFLINE or scope in own]
     elif OFFLINE in (found.metadata.scopes_supported or ()):
         every.append(OFFLINE)
-    return tuple(dict.fromkeys(every))
+    wanted = tuple(dict.fromkeys(every))
+    if len(" ".join(wanted)) > MAX_SCOPE:
+        text = f"the scopes that {found.resource or found.issuer} wants have more than {MAX_SCOPE} characters"
+        raise failed("resource_metadata", text)
+    return wanted
 
 
 def identify(
@@ -129,10 +148,18 @@ def identify(
 
 def _entrance(metadata: ServerMetadata) -> Endpoint:
     """Where a person signs in. Raises McpError where the answer could be stolen: without S256 (RFC 7636)."""
+    from urllib.parse import parse_qsl
+
     if not metadata.assumed and "S256" not in (metadata.pkce or ()):
         text = f"{metadata.issuer} does not say that it knows PKCE with S256: nobody is sent there to sign in"
         raise failed("server_metadata", text)
-    return metadata.required("authorization_endpoint")
+    endpoint = metadata.required("authorization_endpoint")
+    twice = _ADDED.intersection(name for name, _ in parse_qsl(endpoint.query[1:], keep_blank_values=True))
+    if twice:  # which of the two would count is up to whoever reads it (RFC 6749, section 3.1)
+        names = ", ".join(sorted(twice))
+        text = f"the authorization_endpoint of {metadata.issuer} has parameters of a sign-in: {names}"
+        raise failed("server_metadata", text)
+    return endpoint
 
 
 def sign_in(
@@ -184,6 +211,8 @@ def code(pending: Pending, callback_url: str, now: float) -> str:
     from hmac import compare_digest
     from urllib.parse import parse_qsl, urlsplit
 
+    if len(callback_url) > MAX_CALLBACK:
+        raise failed("sign_in", f"the answer to the sign-in is longer than {MAX_CALLBACK} characters")
     try:
         callback_url.encode()  # half a character is nothing to compare, or to send
         pairs = parse_qsl(urlsplit(callback_url).query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)

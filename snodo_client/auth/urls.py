@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from ..protocol.origins import endpoint
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
+
     from ..protocol.origins import Endpoint
 
 MAX_URL = 2048  # characters
@@ -47,6 +49,8 @@ def named(url: object, rules: Rules) -> Endpoint:
     found = _endpoint(url)
     if found is None:  # raised out here, since the exceptions of parsers hold the URL
         raise ValueError("it is no http(s) URL, or one with a user name, a fragment or white space")
+    if not url.isprintable():
+        raise ValueError("it is written with characters that cannot be shown")
     if _is_odd(found.host):
         raise ValueError(f"{found.origin} has an address in an unusual spelling")
     if is_loopback(found.host):
@@ -54,6 +58,8 @@ def named(url: object, rules: Rules) -> Endpoint:
             raise ValueError(f"{found.origin} is this machine, where the server is not")
     elif found.scheme != "https" and not rules.insecure_http:
         raise ValueError(f"{found.origin} is not https (insecure_http=True allows that)")
+    if _is_link_local(found.host):
+        raise ValueError(f"{found.origin} is an address of the network next to this machine")
     return found
 
 
@@ -64,14 +70,24 @@ def is_loopback(host: str) -> bool:
     name = host.removesuffix(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True
+    address = _address(name)
+    return address is not None and (address.is_loopback or address.is_unspecified)
+
+
+def _is_link_local(host: str) -> bool:
+    """Whether a host is an address that only neighbours have, such as the one of the metadata of a cloud."""
+    address = _address(host.removesuffix("."))
+    return address is not None and address.is_link_local
+
+
+def _address(name: str) -> IPv4Address | IPv6Address | None:
     from ipaddress import ip_address
 
     try:
         address = ip_address(name)
     except ValueError:
-        return False
-    address = getattr(address, "ipv4_mapped", None) or address
-    return address.is_loopback or address.is_unspecified
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _endpoint(url: str) -> Endpoint | None:
