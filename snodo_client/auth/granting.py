@@ -224,7 +224,6 @@ class Granting:
         first = self._kept.issuer_of(given.client_id)
         if first is None:
             first = oauth.first_issuer.setdefault(given.client_id, issuer)
-            self._kept.bind(given.client_id, first)
         if first != issuer:
             text = (
                 f"{self._server.name} gets its tokens from {issuer}, and client_id= was used at {first}: "
@@ -244,6 +243,8 @@ class Granting:
     ) -> Credential:
         if self._oauth.dpop and token.token_type != "dpop":
             raise failed("token", f"{issuer} issued a bearer token, and dpop=True wants one bound to a key")
+        if client is not None and client.source == "given" and not self._oauth.issuers:
+            self._kept.bind(client.client_id, issuer)  # not before: who only refuses is not where it belongs to
         now, life = time(), token.expires_in
         return Credential(
             token.access_token,

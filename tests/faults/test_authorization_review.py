@@ -73,6 +73,18 @@ def test_a_machine_shows_its_secret_to_no_other_server(world: OAuthWorld) -> Non
     assert outcome_of(world, oauth).ok
 
 
+def test_who_only_refuses_a_client_is_not_who_knows_it(world: OAuthWorld) -> None:
+    store = MemoryTokenStore()
+    world.add_client("known", SECRET)
+
+    def machine() -> OAuth:
+        return OAuth(grant="client_credentials", client_id="known", client_secret=SECRET, store=store)
+
+    with OAuthWorld() as evil:
+        refused(outcome_of(evil, machine()), "token")
+    assert outcome_of(world, machine()).ok
+
+
 @pytest.mark.parametrize("member", ["dpop_signing_alg_values_supported", "token_endpoint_auth_methods_supported"])
 def test_nothing_that_a_terminal_obeys_is_in_an_error(world: OAuthWorld, member: str) -> None:
     world.metadata = {member: [ESCAPES]}
