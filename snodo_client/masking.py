@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 SHORTEST = 4
 MASK = "***"
+EXCERPT = 300  # characters of a text that a server sent, in an error
 
 _USERINFO = re.compile(r"(?<=://)\S{1,500}@")  # up to the last @: a password may hold one, or a slash
 
@@ -45,6 +46,21 @@ class Masking:
                     return masked[:start] + MASK
                 start = masked.find(part[:SHORTEST], start + 1)
         return masked
+
+
+def plain(text: object, masking: Masking, limit: int = EXCERPT) -> str:
+    """Text of a server, or of the system, on one line: bounded, without control characters, secrets masked."""
+    if isinstance(text, OSError) and text.strerror:
+        text = text.strerror
+    shown = masking.cut(str(text))  # all of it: in text that was cut first there is the begin of a secret at the end
+    shown = re.sub(r"\s+", " ", shown[: 4 * limit]).strip()
+    shown = printable(shown)
+    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal would obey, or what turns its direction."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _spellings(secret: str) -> Iterable[str]:

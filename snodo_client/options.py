@@ -72,7 +72,7 @@ def split(options: Mapping[str, Any], connection: str) -> tuple[Options, dict[st
         own[name] = value
     common = {name: options[name] for name in COMMON if name in options}
     extension = getattr(own.get("auth"), "extension", None)
-    if extension and connection in _SOCKETS:  # what gets the credential is an extension, which is declared
+    if isinstance(extension, str) and connection in _SOCKETS:  # it gets the credential, and is declared
         capabilities = _capabilities(common.get("client_capabilities", ()))
         declared = {extension: {}, **capabilities.get("extensions", {})}
         common["client_capabilities"] = {**capabilities, "extensions": declared}

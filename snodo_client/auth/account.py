@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from .records import Pending
     from .urls import Rules
 
-    # How a credential was got: by another thread or process, by a refresh, or anew; "same": there is no other. None:
-    # somebody signed out.
+    # How a credential was got: by another thread or process, by a refresh, or anew; "same": there is no other.
     How: TypeAlias = Literal["found", "refreshed", "granted", "same"]
-    Got: TypeAlias = tuple[Credential | None, How]
+    Got: TypeAlias = tuple[Credential | None, How]  # None: there is none, or somebody signed out
 
 T = TypeVar("T")
 
 VAIN_SECONDS = 60.0
+AGAIN_SECONDS = 10.0  # from a vain try to renew what is still good to the next
 
 
 class Account:
@@ -108,7 +108,18 @@ class Account:
         """A credential in the place of the one that was refused. `made` is how those before it were got, in this
         exchange.
         """
-        return self._once(call, lambda errand: self._renewed(errand, sent, challenge, status, made))
+        own = False
+
+        def work(errand: Errand) -> Got:
+            nonlocal own
+            own = True
+            return self._renewed(errand, sent, challenge, status, made)
+
+        while True:
+            got = self._once(call, work)
+            if own or isinstance(got, McpError) or got[1] != "same":
+                return got
+            # That there is nothing else was said of another refusal, or to who may not ask a person.
 
     def _renewed(
         self,
@@ -140,7 +151,8 @@ class Account:
         scope = self._granting.scopes(challenge, found, before=before)
         if status == 403 and current is not None and set(scope) <= set(before):
             return current, "same"  # nobody is asked again for what was given, or refused
-        if monotonic() < self._vain_until:
+        by_a_person = self._oauth.grant == "authorization_code"
+        if monotonic() < self._vain_until or (by_a_person and not errand.for_a_person):
             return current, "same"
         more = challenge.scope if status == 403 and challenge is not None else None
         bound = self._granting.bound(challenge, found)
@@ -149,12 +161,16 @@ class Account:
     # -- the same for longer
 
     def _refreshed_in_time(self, known: Credential, call: Call) -> Credential | None:
-        result = self._once(call, self._again)
+        early = not known.expired(time())
+        if early and self._flight.under_way:
+            return known  # it may be a person who is waited for there
+        result = self._once(call, self._again, patient=not early)
         if not isinstance(result, McpError):
             return result[0]
         if known.expired(time()):
             raise result
-        return known  # good for a moment: the next call tries again
+        known.renew_at = time() + AGAIN_SECONDS
+        return known
 
     def _again(self, errand: Errand) -> Got:
         current = self.load()
@@ -232,11 +248,11 @@ class Account:
         self._vain_until = 0.0
         return self._keep(credential)
 
-    def _once(self, call: Call, work: Callable[[Errand], Got]) -> Got | McpError:
-        """Do it for all threads and processes that want it now."""
+    def _once(self, call: Call, work: Callable[[Errand], Got], *, patient: bool = True) -> Got | McpError:
+        """Do it for all threads and processes that want it now. Unless `patient`, no other process is waited for."""
 
         def alone(deadline: Deadline) -> Got | McpError:
-            errand = Errand(deadline, call)
+            errand = Errand(deadline, call, patient=patient)
 
             def locked() -> Got:
                 with self._kept.locked(errand):

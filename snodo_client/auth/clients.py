@@ -2,7 +2,7 @@
 registration that gets it one (RFC 7591).
 
 An identity belongs to the issuer that knows it. Which kind is used, and where a registered one is kept, is decided by
-who runs the flow. No secret is in a repr, and none that a server issues is in an error about its answer.
+who runs the flow. No secret is in a repr.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING
 
 from ..checks import choice
 from ..protocol.origins import endpoint as endpoint_of
-from .faults import failed
+from ..protocol.origins import is_loopback
+from .faults import answered, failed, shown
 from .steps import Fetch
-from .urls import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from typing import Literal, TypeAlias
 
-    from ..outcome import McpError
     from .discovery import ServerMetadata
-    from .faults import Step
     from .steps import Flow, Reply
 
     Source: TypeAlias = Literal["given", "metadata_document", "registered"]
@@ -33,7 +30,6 @@ LONGEST_SECRET = 65536  # characters
 LATEST = 10**11  # seconds since 1970: what is later is no time in seconds
 
 _CLIENT_ID = re.compile(r"[\x20-\x7e]{1,2048}")
-_ISSUED = ("access_token", "refresh_token", "id_token", "client_secret", "registration_access_token")
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
@@ -104,7 +100,7 @@ class ClientIdentity:
         """
         if self.private_key is not None and self.method in (None, PRIVATE_KEY):
             if metadata.signing_algorithms and self.algorithm not in metadata.signing_algorithms:
-                taken = ", ".join(metadata.signing_algorithms)[:200]
+                taken = shown(", ".join(metadata.signing_algorithms))
                 raise failed("token", f"{metadata.issuer} takes assertions signed with {taken}, not {self.algorithm}")
             return PRIVATE_KEY
         if self.method is not None:
@@ -114,7 +110,7 @@ class ClientIdentity:
         for method in (BASIC, POST, NONE):
             if method in (metadata.token_methods or (BASIC,)):
                 return method
-        raise failed("token", f"{metadata.issuer} takes no client secret, only {_named(metadata)}")
+        raise failed("token", f"{metadata.issuer} takes no client secret, only {_methods(metadata)}")
 
     def credentials(self, method: str, audience: str, now: float) -> tuple[dict[str, str], dict[str, str]]:
         """The headers and the form parameters that show who this is, by one of `METHODS`. `audience` is what a signed
@@ -174,7 +170,6 @@ def register(
     redirect_uri: str,
     client_name: str,
     *,
-    grant_types: Sequence[str] = ("authorization_code", "refresh_token"),
     scope: str | None = None,
 ) -> Flow[ClientIdentity]:
     """Registers a client for the authorization code flow. With an https `redirect_uri` it is an application on the web,
@@ -187,14 +182,15 @@ def register(
     if "registration_endpoint" in metadata.refused:
         endpoint = metadata.required("registration_endpoint")  # raises, and says why it is refused
     if endpoint is None:
-        raise failed("registration", f"{metadata.issuer} registers no clients by itself: pass client_id=")
+        text = f"{metadata.issuer} registers no clients by itself: register one there, and pass its client_id="
+        raise failed("registration", text)
     web = redirect_uri[:6].lower() == "https:" and not is_loopback(endpoint_of(redirect_uri).host)
     asked = _method_to_ask_for(metadata, web)
     wishes: dict[str, object] = {
         "client_name": client_name,
         "application_type": "web" if web else "native",
         "redirect_uris": [redirect_uri],
-        "grant_types": list(grant_types),
+        "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": asked,
     }
@@ -225,46 +221,9 @@ def register(
     raise failed("registration", f"{endpoint.name} registered no usable client: {problem}", fetch=fetch)
 
 
-def answered(step: Step, fetch: Fetch, reply: Reply, *, needed: str) -> dict[str, object]:
-    """The JSON object of a successful reply. Raises McpError for every other one: also for a success that has an
-    `error` in place of the member that is `needed`, which some servers send.
-    """
-    said = reply.json()
-    name = fetch.endpoint.name
-    if reply.status in (200, 201):
-        if isinstance(said, dict) and (said.get(needed) or not isinstance(said.get("error"), str)):
-            return said
-        if not isinstance(said, dict):
-            # Nothing of it is shown: a token that was cut off would be found by no mask.
-            found = "a web page" if "html" in reply.headers.get("content-type", "").lower() else "something else"
-            text = f"{name} answered {reply.status} with {found} in place of a JSON object"
-            raise failed(step, text, fetch=fetch, http_status=reply.status)
-    raise _refused(step, fetch, reply, said)
-
-
-def _refused(step: Step, fetch: Fetch, reply: Reply, said: object) -> McpError:
-    fetch.secrets.extend(_issued(said))
-    text = f"{fetch.endpoint.name} refused {fetch.what} with {reply.status}"
-    if 300 <= reply.status < 400:
-        text = f"{fetch.endpoint.name} answered with a redirect ({reply.status}), which is not followed from there"
-    elif reply.status >= 500:
-        text = f"{fetch.endpoint.name} failed with {reply.status}, asked for {fetch.what}"
-    elif step == "registration":
-        wrong_uri = isinstance(said, dict) and said.get("error") == "invalid_redirect_uri"
-        option = "redirect_uri= with one that it takes" if wrong_uri else "client_id= of a client that it knows"
-        text += f" (pass {option})"
-    return failed(step, text, fetch=fetch, reply=reply)
-
-
 def _error(reply: Reply) -> object:
     said = reply.json() if reply.status == 400 else None
     return said.get("error") if isinstance(said, dict) else None
-
-
-def _issued(said: object) -> Iterator[str]:
-    """What a server issued, even with a status that says that it did not."""
-    if isinstance(said, dict):
-        yield from (value for name in _ISSUED if isinstance(value := said.get(name), str))
 
 
 def _method_to_ask_for(metadata: ServerMetadata, web: bool) -> str:
@@ -272,15 +231,12 @@ def _method_to_ask_for(metadata: ServerMetadata, web: bool) -> str:
     for method in (BASIC, POST, NONE) if web else (NONE, BASIC, POST):
         if method in offered:
             return method
-    text = f"{metadata.issuer} takes from clients only {_named(metadata)}: pass client_id= and private_key="
+    text = f"{metadata.issuer} takes from clients only {_methods(metadata)}: pass client_id= and private_key="
     raise failed("registration", text)
 
 
-def _named(metadata: ServerMetadata) -> str:
-    from ..masking import Masking
-    from ..transports.http_faults import plain
-
-    return plain(", ".join(metadata.token_methods or (BASIC,)), Masking(()), 200)
+def _methods(metadata: ServerMetadata) -> str:
+    return shown(", ".join(metadata.token_methods or (BASIC,)))
 
 
 def _basic(client_id: str, secret: str) -> str:

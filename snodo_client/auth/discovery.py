@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..protocol.origins import Endpoint, endpoint
-from .faults import failed
+from .faults import failed, shown
 from .steps import Fetch
 from .urls import MAX_URL, named
 
@@ -245,7 +245,7 @@ def _resource_metadata(document: Document, server: Endpoint, fetch: Fetch) -> Re
     if not covers(resource, server):
         raise failed(
             "resource_metadata",
-            f"the metadata at {at} is of the resource {_shown(resource)}, not of {server.name}",
+            f"the metadata at {at} is of the resource {shown(resource)}, not of {server.name}",
             fetch=fetch,
         )
     issuers = _texts(document, "authorization_servers")
@@ -264,7 +264,7 @@ def _server_metadata(document: Document, issuers: tuple[str, ...], rules: Rules,
     if issuer not in issuers:  # compared as text: who is almost the same is someone else
         raise failed(
             "server_metadata",
-            f"the metadata at {at} is of the issuer {_shown(issuer)}, not of {_shown(issuers[0])}",
+            f"the metadata at {at} is of the issuer {shown(issuer)}, not of {shown(issuers[0])}",
             fetch=fetch,
         )
     endpoints: dict[str, Endpoint] = {}
@@ -296,8 +296,8 @@ def _server_metadata(document: Document, issuers: tuple[str, ...], rules: Rules,
 
 def _lacking(issuer: str, name: str, refused: dict[str, str]) -> str:
     if name in refused:
-        return f"the {name} of the authorization server {_shown(issuer)} is refused: {refused[name]}"
-    return f"the authorization server {_shown(issuer)} has no {name}"
+        return f"the {name} of the authorization server {shown(issuer)} is refused: {refused[name]}"
+    return f"the authorization server {shown(issuer)} has no {name}"
 
 
 def _texts(document: Document, name: str) -> tuple[str, ...] | None:
@@ -312,9 +312,3 @@ def _scopes(document: Document) -> tuple[str, ...] | None:
     """The scopes there are. What is no scope is left out: joined to others by spaces it would be another one."""
     found = _texts(document, "scopes_supported")
     return found if found is None else tuple(scope for scope in found if _SCOPE.fullmatch(scope))
-
-
-def _shown(text: str) -> str:
-    """Text of a server in an error: bounded, and without what a terminal would obey."""
-    shown = text if len(text) <= 300 else text[:297] + "..."
-    return ascii(shown)[1:-1]

@@ -9,7 +9,6 @@ P-256 for ES256, which is what servers that know DPoP accept.
 from __future__ import annotations
 
 import re
-from threading import RLock
 from typing import TYPE_CHECKING
 
 from . import signing
@@ -107,16 +106,16 @@ class Nonces:
     of their own, also at the same origin: each side of a flow keeps its `Nonces`.
     """
 
-    __slots__ = ("_lock", "_newest")
+    __slots__ = ("_newest",)
 
     def __init__(self) -> None:
-        self._lock = RLock()  # reentrant, for signal handlers
-        self._newest: dict[str, str] = {}  # in the order heard: the oldest goes first
+        # In the order heard: the oldest goes first. Replaced, never changed, so that no lock is needed, which a fork
+        # could leave locked; a nonce that gets lost in between is asked for again.
+        self._newest: dict[str, str] = {}
 
     def newest(self, origin: str) -> str | None:
         """What the next proof for this server has to hold; None when it never asked for anything."""
-        with self._lock:
-            return self._newest.get(origin)
+        return self._newest.get(origin)
 
     def heard(self, origin: str, nonce: str | None) -> bool:
         """Keep the `DPoP-Nonce` of an answer, of any status. Whether it can be used: one that is missing, too long or
@@ -124,11 +123,10 @@ class Nonces:
         """
         if nonce is None or len(nonce) > MAX_NONCE or not _NONCE.fullmatch(nonce):
             return False
-        with self._lock:
-            self._newest.pop(origin, None)
-            self._newest[origin] = nonce
-            if len(self._newest) > MAX_SERVERS:
-                del self._newest[next(iter(self._newest))]
+        newest = {known: value for known, value in self._newest.items() if known != origin}
+        if len(newest) == MAX_SERVERS:
+            del newest[next(iter(newest))]
+        self._newest = {**newest, origin: nonce}
         return True
 
     def __repr__(self) -> str:

@@ -23,13 +23,16 @@ T = TypeVar("T")
 
 
 class Errand:
-    """`call` is the call that waits for it; None where somebody asked for just this."""
+    """`call` is the call that waits for it; None where somebody asked for just this. `patient`: other processes that
+    are at the same are waited for.
+    """
 
-    __slots__ = ("call", "deadline")
+    __slots__ = ("call", "deadline", "patient")
 
-    def __init__(self, deadline: Deadline, call: Call | None = None) -> None:
+    def __init__(self, deadline: Deadline, call: Call | None = None, *, patient: bool = True) -> None:
         self.deadline = deadline
         self.call = call
+        self.patient = patient
 
     @property
     def for_a_person(self) -> bool:
@@ -87,9 +90,7 @@ class Runner:
             errand.check()
             fault = error
         else:
-            nonce = reply.headers.get("dpop-nonce")
-            if nonce is not None:
-                self._nonces.heard(fetch.endpoint.origin, nonce)
+            self._nonces.heard(fetch.endpoint.origin, reply.headers.get("dpop-nonce"))
             return reply
         said = fault.message.removesuffix(f" ({REASONS[fault.reason or ''].advice})")  # ours has its own
         raise failed(fetch.step, said, fetch=fetch, cause=fault.with_traceback(None))

@@ -57,9 +57,7 @@ class Exchange:
         outgoing.secret.update(headers)
 
     def heard(self, headers: Mapping[str, str]) -> None:
-        nonce = headers.get("dpop-nonce")
-        if nonce is not None:
-            self._account.nonces.heard(self._account.server.origin, nonce)
+        self._account.nonces.heard(self._account.server.origin, headers.get("dpop-nonce"))
 
     def answers(self, status: int, found: Sequence[Challenge]) -> bool:
         self._challenge, self._status = chosen(found), status

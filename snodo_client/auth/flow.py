@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..masking import Masking, plain
 from ..protocol.challenges import challenges, chosen
 from . import discovery
 from .clients import ClientIdentity, register
-from .faults import failed
+from .faults import failed, shown
 from .records import SIGN_IN_SECONDS, Pending
 from .redirects import MAX_CALLBACK
 from .steps import Fetch
@@ -89,7 +90,7 @@ def discover(server: Endpoint, challenge: Challenge | None, issuers: Sequence[st
     if published is not None:
         allowed = [issuer for issuer in published.authorization_servers if not issuers or issuer in issuers]
         if not allowed:
-            named = ", ".join(published.authorization_servers)[:300]
+            named = shown(", ".join(published.authorization_servers))
             text = f"{server.name} gets its tokens from {named}, and none of that is in issuer="
             raise failed("server_metadata", text)
         metadata = yield from discovery.server_metadata(allowed[0], rules)
@@ -140,9 +141,6 @@ def identify(
         return ClientIdentity(document, method="none", source="metadata_document")
     if stored is not None:
         return stored
-    if found.metadata.registration_endpoint is None and "registration_endpoint" not in found.metadata.refused:
-        text = f"{found.issuer} registers no clients: register one there, and pass its client_id="
-        raise failed("registration", text)
     return (yield from register(found.metadata, redirect_uri, client_name, scope=" ".join(scope) or None))
 
 
@@ -241,13 +239,10 @@ def code(pending: Pending, callback_url: str, now: float) -> str:
 
 
 def _refused(pending: Pending, values: dict[str, str]) -> Exception:
-    from ..masking import Masking
-    from ..transports.http_faults import plain
-
     masking = Masking([pending.state, pending.verifier, values.get("code", "")])
     data: dict[str, Any] = {"error": plain(values["error"], masking, 100)}
     text = f"{pending.issuer} refused the sign-in: {data['error']}"
     if values.get("error_description"):
-        data["error_description"] = plain(values["error_description"], masking, 300)
+        data["error_description"] = plain(values["error_description"], masking)
         text += f" ({data['error_description']})"
     return failed("sign_in", text, **data)

@@ -13,7 +13,7 @@ from ..outcome import McpError, local_error
 from . import discovery, flow, grants
 from .clients import ClientIdentity
 from .dpop import ALGORITHM, ProofKey
-from .faults import failed
+from .faults import failed, shown
 from .records import LEEWAY, Credential
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from .records import Pending
     from .steps import Flow
     from .urls import Rules
+
+# What is said of the server, or of a proof (RFC 9449), and not of what was sent with it.
+PASSING = ("temporarily_unavailable", "server_error", "slow_down", "use_dpop_nonce", "invalid_dpop_proof")
 
 
 class Granting:
@@ -110,8 +113,6 @@ class Granting:
             text = f'{server.name} wants a person to sign in, and sign_in= is "never": run {command!r}'
             data = {"url": server.name, "command": command, "scope": list(scope)}
             raise local_error("sign_in_required", text, data=data)
-        if not errand.for_a_person:
-            raise failed("sign_in", f"{server.name} wants a person to sign in, for a message nobody waits for")
         way = oauth.way()
         try:
             stored = self._kept.registration(found.issuer)
@@ -221,9 +222,7 @@ class Granting:
         given = oauth.client
         if given is None or oauth.issuers:
             return given
-        first = self._kept.issuer_of(given.client_id)
-        if first is None:
-            first = oauth.first_issuer.setdefault(given.client_id, issuer)
+        first = self._kept.issuer_of(given.client_id) or oauth.first_issuer.get(given.client_id, issuer)
         if first != issuer:
             text = (
                 f"{self._server.name} gets its tokens from {issuer}, and client_id= was used at {first}: "
@@ -244,6 +243,7 @@ class Granting:
         if self._oauth.dpop and token.token_type != "dpop":
             raise failed("token", f"{issuer} issued a bearer token, and dpop=True wants one bound to a key")
         if client is not None and client.source == "given" and not self._oauth.issuers:
+            self._oauth.first_issuer.setdefault(client.client_id, issuer)
             self._kept.bind(client.client_id, issuer)  # not before: who only refuses is not where it belongs to
         now, life = time(), token.expires_in
         return Credential(
@@ -268,12 +268,12 @@ def refusal_in(error: McpError) -> str | None:
     said: str | None = data.get("error")
     if said is None and data["http_status"] != 403:  # which may come from anything on the way
         return "refused"
-    return None if said in ("temporarily_unavailable", "server_error", "slow_down") else said
+    return None if said in PASSING else said
 
 
 def _new_key(metadata: ServerMetadata) -> ProofKey:
     if metadata.dpop_algorithms and ALGORITHM not in metadata.dpop_algorithms:
-        taken = ", ".join(metadata.dpop_algorithms)[:200]
+        taken = shown(", ".join(metadata.dpop_algorithms))
         raise failed("token", f"{metadata.issuer} takes proofs (DPoP) signed with {taken}, not {ALGORITHM}")
     try:
         return ProofKey.new()

@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING
 
 from ..checks import choice
-from .clients import BASIC, NONE, ClientIdentity, answered
-from .faults import failed
+from .clients import BASIC, NONE, ClientIdentity
+from .faults import answered, failed
 from .steps import Fetch
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ def authorization_code(code: str, verifier: str, redirect_uri: str, resource: st
     return _parameters("authorization_code", given, resource=resource)
 
 
-def refresh(refresh_token: str, resource: str | None, scope: str | None = None) -> dict[str, str]:
-    """The parameters of a refresh. Without `scope` all that was granted is asked for again."""
-    return _parameters("refresh_token", {"refresh_token": refresh_token}, resource=resource, scope=scope)
+def refresh(refresh_token: str, resource: str | None) -> dict[str, str]:
+    """The parameters of a refresh: all that was granted is asked for again."""
+    return _parameters("refresh_token", {"refresh_token": refresh_token}, resource=resource)
 
 
 def client_credentials(resource: str | None, scope: str | None) -> dict[str, str]:
@@ -116,18 +116,15 @@ def token_request(
     client: ClientIdentity | None,
     parameters: Mapping[str, str],
     *,
-    audience: str | None = None,
     now: float,
 ) -> Fetch:
-    """The request to the token endpoint, with the authentication of the client, or without when that is None.
-
-    `audience` is what a signed assertion of the client is for, if that is not the issuer. `now` is in seconds since
-    1970. Raises McpError when the server takes nothing that the client has.
+    """The request to the token endpoint, with the authentication of the client, or without when that is None. `now` is
+    in seconds since 1970. Raises McpError when the server takes nothing that the client has.
     """
     if client is None:
         return _post(metadata.token_endpoint, "a token", parameters)
     method = client.method_at(metadata)
-    return _post(metadata.token_endpoint, "a token", parameters, client, method, audience or metadata.issuer, now)
+    return _post(metadata.token_endpoint, "a token", parameters, client, method, metadata.issuer, now)
 
 
 def token_from(fetch: Fetch, reply: Reply) -> Token:
@@ -154,20 +151,19 @@ def exchange(
     client: ClientIdentity | None,
     parameters: Mapping[str, str],
     *,
-    audience: str | None = None,
     proof: Proof | None = None,
     now: float,
 ) -> Flow[Token]:
     """One token for what `parameters` hold. With `proof` the token may be bound to its key, and a server that asks for
     a nonce in the proof is answered once.
     """
-    fetch = token_request(metadata, client, parameters, audience=audience, now=now)
+    fetch = token_request(metadata, client, parameters, now=now)
     if proof is not None:
         proof(fetch, None)
     reply = yield fetch
     nonce = reply.headers.get("dpop-nonce")
     if proof is not None and nonce and _asks_for_nonce(reply):
-        fetch = token_request(metadata, client, parameters, audience=audience, now=now)
+        fetch = token_request(metadata, client, parameters, now=now)
         proof(fetch, nonce)
         reply = yield fetch
     token = token_from(fetch, reply)
@@ -257,7 +253,6 @@ def enterprise(
     *,
     resource: str | None,
     scope: str | None,
-    audience: str | None = None,
     proof: Proof | None = None,
     now: float,
 ) -> Flow[Token]:
@@ -280,7 +275,7 @@ def enterprise(
     if problem:
         raise failed("token", f"{fetch.endpoint.name} issued no grant for another server: {problem}", fetch=fetch)
     parameters = jwt_bearer(grant, resource)
-    return (yield from exchange(metadata, client, parameters, audience=audience, proof=proof, now=now))
+    return (yield from exchange(metadata, client, parameters, proof=proof, now=now))
 
 
 def workload(
@@ -290,13 +285,12 @@ def workload(
     *,
     resource: str | None,
     scope: str | None,
-    audience: str | None = None,
     proof: Proof | None = None,
     now: float,
 ) -> Flow[Token]:
     """A token for the assertion of the platform. A refusal is final: nothing else is tried in its place."""
     parameters = jwt_bearer(options.assertion(metadata.token_endpoint.url), resource, scope)
-    return (yield from exchange(metadata, client, parameters, audience=audience, proof=proof, now=now))
+    return (yield from exchange(metadata, client, parameters, proof=proof, now=now))
 
 
 def _post(

@@ -51,7 +51,7 @@ class Kept:
         text = self._text(_registration(issuer))
         try:
             return None if text is None else ClientIdentity.from_dict(jsonrpc.decode(text.encode()))
-        except (ValueError, jsonrpc.Malformed):
+        except ValueError:
             return None
 
     def register(self, issuer: str, client: ClientIdentity) -> None:
@@ -79,7 +79,7 @@ class Kept:
         def wait() -> float:
             if not errand.deadline.over:  # else it is told what was waited for
                 errand.check()
-            return errand.deadline.left()
+            return errand.deadline.left() if errand.patient else 0.0
 
         return _Locked(self._asked("locked", lambda: lock(self._key, wait)), self, errand)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from threading import RLock
 from typing import TYPE_CHECKING
 
 from .. import checks
@@ -14,8 +13,8 @@ from .clients import ClientIdentity
 from .grants import EnterpriseManaged, WorkloadIdentity
 from .records import Credential, Pending
 from .redirects import check_redirect_uri, port_of
-from .stores import MemoryTokenStore, as_store
-from .urls import Rules, is_loopback, named
+from .stores import MemoryTokenStore, as_store, checked
+from .urls import Rules, leads_here, named
 
 if TYPE_CHECKING:
     import os
@@ -115,8 +114,8 @@ class OAuth:
         self.client = _client(client_id, client_secret, private_key, signing_algorithm)
         self.issuers = _issuers(issuer)
         self.document = None if client_metadata_url is None else _document(client_metadata_url)
-        if not isinstance(client_name, str) or not client_name:
-            raise TypeError("client_name must be a non-empty string")
+        if not checked(client_name, "client_name"):
+            raise ValueError("client_name must not be empty")
         self.client_name = client_name
         self.scope = _scope(scope)
         for name, flag in (
@@ -157,7 +156,6 @@ class OAuth:
             self.who += f" {grant if isinstance(grant, str) else type(grant).__name__}"
         self.first_issuer: dict[str, str] = {}  # of a client that was given without one
         self._accounts: dict[tuple[str, ...], Account] = {}
-        self._lock = RLock()
 
     # -- for web applications
 
@@ -174,12 +172,12 @@ class OAuth:
         """Begin the sign-in of a person to the server at `url`: the address to send the browser to, and the state to
         go on with. `redirect_uri` is the page of the application that it comes back to.
         """
+        if self.grant != "authorization_code":
+            raise ValueError('only with grant="authorization_code" a person signs in')
         account = self._account(url, verify, proxies)
         back = self.redirect_uri if redirect_uri is None else check_redirect_uri(redirect_uri)
         if back is None:
             raise ValueError("redirect_uri= is needed: the page that the browser comes back to")
-        if self.grant != "authorization_code":
-            raise ValueError('only with grant="authorization_code" a person signs in')
         deadline = Deadline(checks.seconds(timeout, "timeout"))
         begun = account.ask(deadline, back, _scope(scope))
         return begun if isinstance(begun, McpError) else SignIn(begun[0], begun[1].text())
@@ -246,8 +244,7 @@ class OAuth:
         program is kept.
         """
         endpoint = origins.endpoint(url)
-        with self._lock:
-            known = [account for account in self._accounts.values() if account.server.url == endpoint.url]
+        known = [account for account in list(self._accounts.values()) if account.server.url == endpoint.url]
         deadline = Deadline(FORGET_SECONDS)
         try:
             for account in known or [self._account(url, True, None)]:
@@ -292,7 +289,7 @@ class OAuth:
 
     def _account(self, url: str, verify: bool | str | os.PathLike[str], proxies: Mapping[str, str] | None) -> Account:
         endpoint = origins.endpoint(url)
-        rules = Rules(is_loopback(endpoint.host), self.insecure_http)
+        rules = Rules(leads_here(endpoint.host), self.insecure_http)
         try:
             named(endpoint.url, rules)
         except ValueError as error:
@@ -300,19 +297,15 @@ class OAuth:
         from .fetching import Fetcher
 
         key = (endpoint.url, repr(verify), repr(proxies))
-        with self._lock:
-            account = self._accounts.get(key)
-            if account is None:
-                fetcher = Fetcher(verify=verify, proxies=proxies, public_only=self.public_only)
-                account = self._accounts[key] = Account(self, endpoint, rules, fetcher)
+        account = self._accounts.get(key)
+        if account is None:
+            fetcher = Fetcher(verify=verify, proxies=proxies, public_only=self.public_only)
+            # Without a lock, which a fork could leave locked in the child.
+            account = self._accounts.setdefault(key, Account(self, endpoint, rules, fetcher))
         return account
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_accounts": {}, "_lock": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = RLock()
+        return {**self.__dict__, "_accounts": {}}
 
     def __repr__(self) -> str:
         grant = self.grant if isinstance(self.grant, str) else type(self.grant).__name__

@@ -22,8 +22,7 @@ class Credential:
     """An access token with what belongs to it: who issued it to which client, for what, and how to renew it.
 
     `requested` are all scopes that were asked for; `expires_at` is in seconds since 1970, and so is `renew_at`, from
-    when on it is better to have another. `at_origin`: the server is
-    its own authorization server, as in 2025-03-26.
+    when on it is better to have another. `at_origin`: the server is its own authorization server, as in 2025-03-26.
     """
 
     __slots__ = (

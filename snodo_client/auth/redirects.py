@@ -32,7 +32,7 @@ def check_redirect_uri(uri: str) -> str:
             endpoint = origins.endpoint(uri)
         except ValueError as error:
             raise ValueError(f"redirect_uri: {error}") from None
-        if endpoint.scheme == "http" and not _is_here(endpoint.host):
+        if endpoint.scheme == "http" and not origins.is_loopback(endpoint.host):
             raise ValueError("redirect_uri must be https, or http of localhost")
     elif not _PRIVATE_USE.fullmatch(uri) or "#" in uri or "\\" in uri:
         raise ValueError(
@@ -52,7 +52,7 @@ def port_of(uri: str) -> int | None:
         endpoint = origins.endpoint(uri)
     except ValueError:
         return None
-    return urlsplit(uri).port if endpoint.scheme == "http" and _is_here(endpoint.host) else None
+    return urlsplit(uri).port if endpoint.scheme == "http" and origins.is_loopback(endpoint.host) else None
 
 
 def state_of(url: str) -> str | None:
@@ -92,18 +92,3 @@ def is_refusal(query: str) -> bool:
     from urllib.parse import parse_qs
 
     return "error" in parse_qs(query)
-
-
-def _is_here(host: str) -> bool:
-    """Whether only this machine can listen at a host: localhost and names below it, 127/8, ::1. Not 0.0.0.0, which is
-    as good as loopback to send to, but is heard by the whole network.
-    """
-    name = host.removesuffix(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    from ipaddress import ip_address
-
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

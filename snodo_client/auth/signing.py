@@ -69,12 +69,9 @@ def client_assertion(
     client_id: str,
     audience: str,
     now: float,
-    *,
-    key_id: str | None = None,
 ) -> str:
     """The JWT by which a client shows who it is (private_key_jwt): from and about `client_id`, for `audience`, which is
     the authorization server. `now` is in seconds since 1970; the JWT is good for 300 more, and never the same twice.
-    `key_id` says which of the client's published keys it is.
 
     Raises what `check_key` raises. spec: extensions/auth/oauth-client-credentials
     """
@@ -88,7 +85,7 @@ def client_assertion(
         "exp": issued + LIFETIME,
         "jti": unique(),
     }
-    return signed(key, algorithm, claims, {} if key_id is None else {"kid": key_id})
+    return signed(key, algorithm, claims, {})
 
 
 def signed(key: Key, algorithm: str, claims: dict[str, object], header: Mapping[str, object]) -> str:

@@ -11,11 +11,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..protocol.origins import endpoint
+from ..protocol.origins import address_of, endpoint, is_loopback
 
 if TYPE_CHECKING:
-    from ipaddress import IPv4Address, IPv6Address
-
     from ..protocol.origins import Endpoint
 
 MAX_URL = 2048  # characters
@@ -53,7 +51,7 @@ def named(url: object, rules: Rules) -> Endpoint:
         raise ValueError("it is written with characters that cannot be shown")
     if _is_odd(found.host):
         raise ValueError(f"{found.origin} has an address in an unusual spelling")
-    if is_loopback(found.host):
+    if leads_here(found.host):
         if not rules.local:
             raise ValueError(f"{found.origin} is this machine, where the server is not")
     elif found.scheme != "https" and not rules.insecure_http:
@@ -63,31 +61,18 @@ def named(url: object, rules: Rules) -> Endpoint:
     return found
 
 
-def is_loopback(host: str) -> bool:
-    """Whether the host of an `Endpoint` is this machine by its spelling: `localhost` and names below it, 127.0.0.0/8,
-    `::1`, and the addresses of no host, 0.0.0.0 and `::`, which connect to this machine.
+def leads_here(host: str) -> bool:
+    """Whether who connects to the host of an `Endpoint` gets to this machine, by its spelling: loopback hosts, and the
+    addresses of no host, 0.0.0.0 and `::`.
     """
-    name = host.removesuffix(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    address = _address(name)
-    return address is not None and (address.is_loopback or address.is_unspecified)
+    address = address_of(host)
+    return is_loopback(host) or (address is not None and address.is_unspecified)
 
 
 def _is_link_local(host: str) -> bool:
     """Whether a host is an address that only neighbours have, such as the one of the metadata of a cloud."""
-    address = _address(host.removesuffix("."))
+    address = address_of(host)
     return address is not None and address.is_link_local
-
-
-def _address(name: str) -> IPv4Address | IPv6Address | None:
-    from ipaddress import ip_address
-
-    try:
-        address = ip_address(name)
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _endpoint(url: str) -> Endpoint | None:
@@ -101,13 +86,5 @@ def _is_odd(host: str) -> bool:
     """Whether a host is an address that only some resolvers understand: 127.1, 0x7f000001, 0177.0.0.1. No name of the
     DNS ends in a number.
     """
-    name = host.removesuffix(".")
-    if _NUMBER.fullmatch(name.rpartition(".")[2]) is None:
-        return False
-    from ipaddress import ip_address
-
-    try:
-        ip_address(name)
-    except ValueError:
-        return True
-    return False
+    last = host.removesuffix(".").rpartition(".")[2]
+    return _NUMBER.fullmatch(last) is not None and address_of(host) is None

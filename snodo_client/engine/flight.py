@@ -43,6 +43,11 @@ class Flight(Generic[T]):
         self._lock = RLock()  # guards the current trip
         self._trip: _Trip | None = None
 
+    @property
+    def under_way(self) -> bool:
+        """Whether somebody is at it."""
+        return self._trip is not None
+
     def run(
         self, work: Callable[[Deadline], T | McpError], deadline: Deadline, wanted: Callable[[], bool] | None = None
     ) -> T | McpError:
@@ -50,7 +55,7 @@ class Flight(Generic[T]):
         not charged for the time of a person that the other waits for.
         """
         if self._pid != getpid():  # the trip, and who may hold the lock, stayed with the parent
-            self._pid, self._lock, self._trip = getpid(), RLock(), None
+            self._lock, self._trip, self._pid = RLock(), None, getpid()  # the last one is what other threads look at
         while True:
             with self._lock:
                 trip, leads = self._trip, self._trip is None

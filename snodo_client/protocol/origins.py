@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
     from typing import Literal
     from urllib.parse import SplitResult
 
@@ -98,6 +99,28 @@ def origin(text: str) -> str:
     if named.path != "/" or named.query:
         raise ValueError("an origin is scheme, host and port: https://example.com:8443")
     return named.origin
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine answers at the host of an endpoint, by its spelling: `localhost` and names below it,
+    127.0.0.0/8, `::1`.
+    """
+    name = host.removesuffix(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    address = address_of(host)
+    return address is not None and address.is_loopback
+
+
+def address_of(host: str) -> IPv4Address | IPv6Address | None:
+    """The address that a host is, an IPv4 one inside of an IPv6 one as itself; None for a name."""
+    from ipaddress import ip_address
+
+    try:
+        address = ip_address(host.removesuffix("."))
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def redirected(base: Endpoint, status: int, location: str | None, hops: int) -> Endpoint | Refusal:

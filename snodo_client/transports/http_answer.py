@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..masking import EXCERPT, plain
 from ..outcome import local_error
 from ..protocol import jsonrpc
 from ..protocol.origins import Endpoint, redirected
 from ..protocol.versions import BATCHING
 from .events import EventStream, TooLarge
-from .http_faults import EXCERPT, FAULTS, media_type, plain, refusal
+from .http_faults import FAULTS, media_type, refusal
 from .lines import request_id_in
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
-"""What went wrong over HTTP, in our words: foreign exceptions into errors, and server text into excerpts.
+"""What went wrong over HTTP, in our words: foreign exceptions and refusals into errors.
 
-Exceptions of requests and urllib3 hold the request with its headers, and bodies of servers may echo them. So the
-former are looked at and dropped, never chained or quoted, and every text of the latter is bounded, freed of control
-characters and masked before it gets into an error.
+Exceptions of requests and urllib3 hold the request with its headers: they are looked at and dropped, never chained or
+quoted. Bodies of servers may echo it: of them there is only what `masking.plain` leaves.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 import requests
 import urllib3.exceptions as urllib3_errors
 
+from ..masking import plain
 from ..outcome import local_error
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     Headers = Mapping[str, str] | http.client.HTTPMessage
 
 FAULTS = (OSError, http.client.HTTPException, urllib3_errors.HTTPError, requests.RequestException)
-
-EXCERPT = 300  # characters
 
 _NO_CONNECTION = (
     urllib3_errors.NewConnectionError,
@@ -78,16 +76,6 @@ def error_of(fault: BaseException, what: str, up: bool, masking: Masking) -> Mcp
     ):
         return local_error("malformed", f"{what} sent something that is not HTTP")
     return local_error("closed", f"{what} closed the connection before its answer was complete")
-
-
-def plain(text: object, masking: Masking, limit: int = EXCERPT) -> str:
-    """Text of a server on one line: bounded, without control characters, secrets masked."""
-    if isinstance(text, OSError) and text.strerror:
-        text = text.strerror
-    shown = masking.cut(str(text))  # all of it: in text that was cut first there is the begin of a secret at the end
-    shown = re.sub(r"\s+", " ", shown[: 4 * limit]).strip()
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
-    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
 
 
 def refusal(said: str, status: int, headers: Headers, body: bytes, masking: Masking, credential: bool) -> McpError:

@@ -7,7 +7,6 @@ redirect within the origin, and what changes nothing on the server when its kept
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -22,7 +21,7 @@ from ..fingerprint import fingerprint, machine
 from ..log import logger
 from ..outcome import McpError, local_error
 from ..protocol.challenges import challenges
-from ..protocol.origins import REDIRECTS
+from ..protocol.origins import REDIRECTS, is_loopback
 from ..protocol.requests import Notification
 from ..protocol.versions import LEGACY
 from .base import Link
@@ -52,8 +51,6 @@ SESSION_ID = "Mcp-Session-Id"
 
 DRAIN_SECONDS = 0.02  # seconds a stream has to end after its answer, for its connection to be kept
 LEAST_DRAIN_SECONDS = 0.002
-
-_LOOPBACK = re.compile(r"localhost|.*\.localhost|127\.[0-9.]+|::1")
 
 
 class HttpLink(Link):
@@ -202,7 +199,7 @@ class HttpLink(Link):
         options, endpoint = self._options, self.endpoint
         verify = options.verify if options.session is None else options.session.verify
         believed = b"unverified" if verify is False else b""  # what anybody could have said is not for those who verify
-        here = machine() if _LOOPBACK.fullmatch(endpoint.host) else b""
+        here = machine() if is_loopback(endpoint.host) else b""
         return fingerprint("http", endpoint.url, believed, here), self._would_send()
 
     def _would_send(self) -> bytes | None:

@@ -21,7 +21,7 @@ from websockets.uri import parse_uri
 
 from ..engine.deadline import Deadline
 from ..log import logger
-from ..masking import Masking, of_headers, of_query
+from ..masking import Masking, of_headers, of_query, plain
 from ..outcome import McpError, local_error
 from ..protocol.origins import REDIRECTS, Refusal, redirected
 from .http_dial import SLICE, dial
@@ -225,8 +225,6 @@ class Handshake:
         return error_of(fault, self.name, up, self.masking)
 
     def _plain(self, text: str, limit: int = 300) -> str:
-        from .http_faults import plain
-
         return plain(text, self.masking, limit)
 
 

@@ -22,6 +22,7 @@ from websockets.protocol import State
 from ..engine import threads
 from ..engine.deadline import Deadline
 from ..log import logger
+from ..masking import plain
 from ..outcome import McpError, local_error
 from ..protocol import jsonrpc
 from .base import Link
@@ -341,11 +342,7 @@ class WebSocketLink(Link):
         return local_error("closed", f"the connection to {self.name} {how}")
 
     def _plain(self, text: object) -> str:
-        if not text:  # spares an import that costs more than all of this
-            return ""
-        from .http_faults import plain
-
-        return plain(text, self._masking)
+        return plain(text or "", self._masking)
 
 
 def open_link(name: str, options: HttpOptions, inbound: Inbound, check: Callable[[], None]) -> WebSocketLink:

@@ -238,12 +238,12 @@ def test_the_method_asked_for_is_one_that_the_server_takes(offered: list[str] | 
     assert wishes(offered=offered)["token_endpoint_auth_method"] == method
 
 
-def test_grants_and_scope_are_as_told() -> None:
+def test_the_scope_is_as_told() -> None:
     sent: list[Fetch] = []
-    flow = register(metadata(), LOOPBACK, "My program", grant_types=("authorization_code",), scope="a b")
+    flow = register(metadata(), LOOPBACK, "My program", scope="a b")
     run(flow, [reply({"client_id": "c"}, 201)], sent)
     asked = json.loads(sent[0].body or b"")
-    assert (asked["grant_types"], asked["scope"]) == (["authorization_code"], "a b")
+    assert (asked["grant_types"], asked["scope"]) == (["authorization_code", "refresh_token"], "a b")
 
 
 @pytest.mark.parametrize("status", [200, 201])
@@ -345,7 +345,7 @@ def test_a_web_page_is_called_one() -> None:
 
 
 def test_a_server_without_registration_is_asked_nothing() -> None:
-    with pytest.raises(McpError, match=f"{ISSUER} registers no clients by itself: pass client_id="):
+    with pytest.raises(McpError, match=f"{ISSUER} registers no clients by itself: register one there"):
         run(register(metadata(registration_endpoint=None), LOOPBACK, "My program"), [])
 
 

@@ -124,11 +124,6 @@ def test_no_two_assertions_are_the_same() -> None:
     assert len({verified(jwt, KEYS["Ed25519"])[1]["jti"] for jwt in made}) == 50
 
 
-def test_a_key_id_is_in_the_header() -> None:
-    header, _ = verified(client_assertion(PEMS["P-256"], None, "c", "a", NOW, key_id="2026-a"), KEYS["P-256"])
-    assert header == {"typ": "JWT", "alg": "ES256", "kid": "2026-a"}
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.text(), st.text(), st.floats(0, 1e11))
 def test_claims_arrive_as_they_were_given(client_id: str, audience: str, now: float) -> None:

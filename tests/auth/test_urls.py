@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snodo_client.auth.urls import MAX_URL, Rules, is_loopback, named
+from snodo_client.auth.urls import MAX_URL, Rules, leads_here, named
 from snodo_client.protocol.origins import Endpoint
 
 REMOTE, LOCAL = Rules(), Rules(local=True)
@@ -64,7 +64,7 @@ def refused(url: object, rules: Rules) -> str:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_this_machine_is_named_by_servers_on_it_only(host: str, scheme: str) -> None:
     url = f"{scheme}://{host}:8000/x"
-    assert is_loopback(named(url, LOCAL).host)
+    assert leads_here(named(url, LOCAL).host)
     assert "this machine" in refused(url, REMOTE)
     assert "this machine" in refused(url, INSECURE)
 
@@ -73,7 +73,7 @@ def test_this_machine_is_named_by_servers_on_it_only(host: str, scheme: str) -> 
 def test_everywhere_else_is_https(host: str) -> None:
     for rules in (REMOTE, LOCAL, INSECURE):
         assert named(f"https://{host}/x?y=z", rules).url == f"https://{host}/x?y=z"
-    assert not is_loopback(named(f"https://{host}/", REMOTE).host)
+    assert not leads_here(named(f"https://{host}/", REMOTE).host)
     for rules in (REMOTE, LOCAL):
         assert f"http://{host} is not https" in refused(f"http://{host}/x", rules)
     assert named(f"http://{host}/x", INSECURE).origin == f"http://{host}"
@@ -143,5 +143,5 @@ def test_any_text_is_an_endpoint_or_a_value_error(text: str) -> None:
             continue
         assert isinstance(found, Endpoint)
         assert found.url.isascii()
-        assert found.scheme == "https" or rules.insecure_http or (rules.local and is_loopback(found.host))
-        assert rules.local or not is_loopback(found.host)
+        assert found.scheme == "https" or rules.insecure_http or (rules.local and leads_here(found.host))
+        assert rules.local or not leads_here(found.host)
