@@ -107,9 +107,8 @@ def test_transports_know_neither_the_session_nor_the_client() -> None:
 def test_authorization_is_known_to_its_callers_only() -> None:
     assert offences(r"snodo_client\.(engine\.session|client|clients|options|targets)\.", "auth") == []
     known = offences(r"snodo_client\.auth\.", "engine", "protocol", "schema", "transports")
-    assert known == ["snodo_client.transports.http_options imports snodo_client.auth.oauth"] + [
-        "snodo_client.transports.http_options imports snodo_client.auth.oauth.OAuth"
-    ]  # for type checkers
+    for_type_checkers = "snodo_client.transports.http_options imports snodo_client.auth.oauth"
+    assert known == [for_type_checkers, f"{for_type_checkers}.OAuth"]
 
 
 def test_only_the_outermost_modules_import_the_client() -> None:
