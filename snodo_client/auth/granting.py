@@ -55,7 +55,8 @@ class Granting:
         refused, challenge = self._runner.run(flow.asked(self._server), errand)
         found = self.discover(challenge, errand)
         if found.metadata.assumed and not refused:
-            text = f"{self._server.name} asks for no token, and says nothing of where its tokens come from"
+            silent = "asks for no token, and says nothing of where its tokens come from: is the URL right?"
+            text = f"{self._server.name} {silent}"
             raise failed("resource_metadata", text)
         return challenge, found
 
@@ -124,7 +125,10 @@ class Granting:
                 errand.check()
                 if limit.over:
                     self._kept.unregister(found.issuer, stored)  # it may be that this client is known there no more
-                    text = f"nobody signed in to {server.name} within sign_in_timeout={limit.seconds:g} s"
+                    text = (
+                        f"nobody signed in to {server.name} within sign_in_timeout={limit.seconds:g} s; if the page "
+                        "showed an error, see client_id= and redirect_uri="
+                    )
                     raise failed("sign_in", text)
                 return limit.left()
 
