@@ -88,7 +88,9 @@ class Account:
     def load(self) -> Credential | None:
         """What is kept in the store, if it is of use."""
         known = self._unkept or self._kept.credential()
-        return None if known is None or (self._oauth.dpop and known.dpop_key is None) else known
+        if known is None or (self._oauth.dpop and known.dpop_key is None):
+            return None
+        return known if not self._oauth.issuers or known.issuer in self._oauth.issuers else None
 
     def forget(self, deadline: Deadline) -> None:
         """Drop the credential, here and in the store, once nobody is renewing it."""

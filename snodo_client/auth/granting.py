@@ -114,9 +114,8 @@ class Granting:
             text = f'{server.name} wants a person to sign in, and sign_in= is "never": run {command!r}'
             data = {"url": server.name, "command": command, "scope": list(scope)}
             raise local_error("sign_in_required", text, data=data)
-        way = oauth.way()
+        way, stored = oauth.way(), self._kept.registration(found.issuer)
         try:
-            stored = self._kept.registration(found.issuer)
             redirect_uri = way.redirect_uri(None if stored is None else stored.redirect_uri)
             url, pending = self.begin(found, scope, bound, redirect_uri, errand)
             limit = Deadline(oauth.sign_in_timeout, name="sign_in_timeout")
@@ -134,6 +133,9 @@ class Granting:
 
             with errand.deadline.pause(oauth.sign_in_timeout + 1.0):
                 callback_url = way.sign_in(url, wait)
+        except KeyboardInterrupt:
+            self._kept.unregister(found.issuer, stored)  # the page may have said that it does not know the client
+            raise
         finally:
             way.close()
         code = flow.code(pending, callback_url, pending.begun_at)  # the time a person has is sign_in_timeout

@@ -244,6 +244,8 @@ def _checked(token: object) -> str | None:
     if token is None:
         return None
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-        what = "a token that cannot be sent" if isinstance(token, str) else f"{type(token).__name__}, not a token"
+        what = f"{type(token).__name__}, not a token"
+        if isinstance(token, str):
+            what = "a token that cannot be sent: it is empty, or has spaces, line ends or other than ASCII in it"
         raise local_error("transport_failure", f"auth= gave {what}")
     return token

@@ -164,3 +164,24 @@ def test_the_command_does_not_show_the_query(world: OAuthWorld) -> None:
         Client.connect(f"{world.resource_url}?key=hunter2-hunter2", auth=oauth)
     assert caught.value.data["command"].endswith(f"login '{world.resource_url}?...'")
     assert "hunter2" not in f"{caught.value!r} {caught.value.data}"
+
+
+def test_a_kept_token_of_another_issuer_is_not_used(world: OAuthWorld) -> None:
+    store = MemoryTokenStore()
+    works_at(world, OAuth(sign_in=world.authorize, store=store))
+    error = error_at(world, OAuth(sign_in="never", store=store, issuer="https://as.example"))
+    assert error.data["step"] == "server_metadata"
+    assert "authorization" not in world.seen("mcp")[-1].headers
+
+
+def test_an_interrupted_sign_in_registers_again_the_next_time(world: OAuthWorld) -> None:
+    store = MemoryTokenStore()
+    works_at(world, OAuth(sign_in=world.authorize, store=store))
+
+    def interrupted(page: str) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        OAuth(sign_in=interrupted, store=store).login(world.resource_url)
+    assert OAuth(sign_in=world.authorize, store=store).login(world.resource_url).ok
+    assert world.count("register") == 2
