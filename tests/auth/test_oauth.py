@@ -26,7 +26,7 @@ from snodo_client.auth import (
 )
 from snodo_client.protocol.origins import endpoint
 from support.oauth_flows import works
-from support.oauth_server import OAuthWorld
+from support.oauth_server import Fault, OAuthWorld
 
 CANARY = "canary-1f9a"
 APP = "https://app.example/callback"
@@ -113,6 +113,7 @@ WORKLOAD = WorkloadIdentity(assertion=lambda audience: "jwt")
         ({"client_metadata_url": 5}, "URL"),
         ({"client_name": ""}, "client_name"),
         ({"client_name": None}, "client_name"),
+        ({"client_name": "half a character: \ud800"}, "client_name"),
         ({"scope": ["a b"]}, "scope"),
         ({"scope": ["a", ""]}, "scope"),
         ({"scope": 'say "x"'}, "scope"),
@@ -141,6 +142,22 @@ def test_what_cannot_be_used_is_refused(options: dict[str, Any], told: str, no_n
         OAuth(**options)
     assert told in str(caught.value)
     assert CANARY not in str(caught.value)
+
+
+def test_what_else_has_an_extension_names_none_of_ours(world: OAuthWorld) -> None:
+    assert person(world).login(world.resource_url).ok
+
+    class Provider:
+        extension = True
+
+        def token(self) -> str:
+            return next(iter(world.authorization_server.access))
+
+        def refresh(self, challenge: object) -> None:
+            return None
+
+    with Client.connect(world.resource_url, auth=Provider()) as client:
+        assert client.call_tool("test-tool").ok
 
 
 @pytest.mark.parametrize("scope", ["a b", ["a", "b"], ("a", "b"), " a  b "])
@@ -270,6 +287,22 @@ def test_servers_do_not_share_it(world: OAuthWorld) -> None:
     assert oauth.status(f"{world.resource_url}?tenant=x") is None
     with OAuthWorld() as other:
         assert oauth.status(other.resource_url) is None
+
+
+@pytest.mark.parametrize("dpop", [None, True])
+@pytest.mark.parametrize("error", ["use_dpop_nonce", "invalid_dpop_proof"])
+def test_a_refresh_whose_proof_is_refused_may_be_tried_again(world: OAuthWorld, error: str, dpop: bool | None) -> None:
+    world.dpop = bool(dpop)
+    oauth = person(world, dpop=dpop)
+    with Client.connect(world.resource_url, auth=oauth) as client:
+        world.revoke_all()
+        world.faults["token"] = Fault(400, json.dumps({"error": error}).encode())
+        outcome: Any = client.call_tool("test-tool")
+        assert (outcome.reason, outcome.data["error"]) == ("authorization_failed", error)
+        del world.faults["token"]
+        assert client.call_tool("test-tool").ok
+    assert len({seen.form["refresh_token"] for seen in world.seen("token", grant_type="refresh_token")}) == 1
+    assert world.count("authorize") == 1
 
 
 # --- where it is kept -------------------------------------------------------------------------------------------------

@@ -12,19 +12,23 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from snodo_client import Client, McpError
-from snodo_client.auth import FileTokenStore, MemoryTokenStore, OAuth
+from snodo_client.auth import FileTokenStore, MemoryTokenStore, OAuth, account
+from snodo_client.engine.flight import Flight
 from support.forking import in_a_child
 from support.oauth_server import Fault, OAuthWorld
+from support.stores import Clock
 from support.waiting import together, until
 
 VERSIONS = ("auto", "2025-11-25")
 CROWD = 32
 SHORT = 20.0  # seconds a token lives, less than others are renewed before their end
+LATE = 3590.0  # seconds after which a token that lives for an hour is still good, and is to be renewed
 
 CALL = """
 import sys
@@ -50,6 +54,8 @@ oauth = OAuth(sign_in=person, store=FileTokenStore(sys.argv[2]))
 with Client.connect(sys.argv[1], auth=oauth) as client:
     print(client.call_tool("test-tool").ok, flush=True)
 """
+
+SIGN_IN_FOR_MORE = SIGN_IN.replace("test-tool", "admin-tool")
 
 
 @pytest.fixture
@@ -93,9 +99,31 @@ def signed_in(world: OAuthWorld, **options: Any) -> OAuth:
     return oauth
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """By which this process tells whether a token is to be renewed."""
+    clock = Clock(time.time())
+    monkeypatch.setattr(account, "time", clock)
+    return clock
+
+
 def failed(outcome: object) -> McpError:
     assert isinstance(outcome, McpError), outcome
     return outcome
+
+
+def waiting() -> int:
+    """How many threads wait for the work of another."""
+    return sum(_waits(frame) for frame in sys._current_frames().values())
+
+
+def _waits(frame: FrameType | None) -> bool:
+    while frame is not None:
+        caller = frame.f_back
+        if frame.f_code is threading.Event.wait.__code__ and caller and caller.f_code is Flight.run.__code__:
+            return True
+        frame = caller
+    return False
 
 
 def crowd(client: Client, size: int = CROWD, **call: Any) -> list[Any]:
@@ -210,8 +238,7 @@ def test_a_sign_in_that_fails_fails_for_all_who_waited_for_it(world: OAuthWorld)
         assert asked.wait(20)
         for thread in threads[1:]:
             thread.start()
-        until(lambda: refusals(world).count(401) == 4)
-        time.sleep(0.2)  # from the refusal to the wait nothing can be seen
+        until(lambda: waiting() == 3)
         answer.set()
         for thread in threads:
             thread.join(20)
@@ -231,6 +258,102 @@ def test_another_thread_goes_on_when_the_one_that_refreshes_is_cancelled(world: 
         assert first.cancel().request_delivery == "not_sent"
         assert failed(first.result(timeout=5)).reason == "cancelled"
         assert second.result(timeout=5).ok
+
+
+def test_that_there_is_no_more_for_one_thread_is_not_said_to_another(world: OAuthWorld) -> None:
+    """A refusal that names no scope leads nowhere; the one that waits behind it names one."""
+    found = threading.Event()
+    oauth = OAuth(sign_in=world.authorize, store=MemoryTokenStore())
+    with Client.connect(world.resource_url, auth=oauth) as client:
+        world.faults["mcp"] = Fault(403, headers={"WWW-Authenticate": 'Bearer error="insufficient_scope"'}, times=1)
+        world.faults["resource_metadata"] = Fault(wait=found, times=1)
+        before = world.count("resource_metadata")
+        first = client.start_tool_call("test-tool")
+        until(lambda: world.count("resource_metadata") > before)
+        second = client.start_tool_call("admin-tool")
+        until(lambda: waiting() == 1)
+        found.set()
+        assert failed(first.result(timeout=20)).data["http_status"] == 403
+        assert second.result(timeout=20).ok
+    assert world.count("authorize") == 2
+
+
+@pytest.mark.parametrize("message", ["the end of a session", "a notification"])
+def test_a_call_behind_a_message_that_nobody_waits_for_asks_a_person(world: OAuthWorld, message: str) -> None:
+    found = threading.Event()
+    world.refresh = False
+    oauth = OAuth(sign_in=world.authorize, store=MemoryTokenStore())
+    with ExitStack() as stack:
+        connected = (Client.connect(world.resource_url, auth=oauth, protocol="2025-11-25") for _ in range(2))
+        other, client = map(stack.enter_context, connected)
+        send = other.close if message == "the end of a session" else partial(other.notify, "notifications/x")
+        world.revoke_all()
+        world.faults["resource_metadata"] = Fault(wait=found, times=1)
+        before = world.count("resource_metadata")
+        first = threading.Thread(target=send, daemon=True)
+        first.start()
+        until(lambda: world.count("resource_metadata") > before)
+        call = client.start_tool_call("test-tool")
+        until(lambda: waiting() == 1)
+        assert world.count("authorize") == 1
+        found.set()
+        assert call.result(timeout=20).ok
+        first.join(20)
+    assert world.count("authorize") == 2
+
+
+# --- what is still good -----------------------------------------------------------------------------------------------
+
+
+def test_a_token_that_is_still_good_is_used_while_a_person_signs_in_for_more(world: OAuthWorld, clock: Clock) -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def person(url: str) -> str:
+        asked.set()
+        assert answer.wait(20)
+        return world.authorize(url)
+
+    oauth = signed_in(world)
+    oauth.sign_in = person
+    with Client.connect(world.resource_url, auth=oauth) as client:
+        more = client.start_tool_call("admin-tool")
+        assert asked.wait(20)
+        clock.now += LATE
+        try:
+            assert client.start_tool_call("test-tool").result(timeout=5).ok
+        finally:
+            clock.now -= LATE
+            answer.set()
+        assert more.result(timeout=20).ok
+    assert world.count("token", grant_type="refresh_token") == 0
+
+
+def test_a_token_that_is_still_good_is_used_while_another_process_signs_in(
+    world: OAuthWorld, clock: Clock, tmp_path: Path
+) -> None:
+    store = tmp_path / "tokens.json"
+    oauth = signed_in(world, store=FileTokenStore(store))
+    with Client.connect(world.resource_url, auth=oauth) as client, program(SIGN_IN_FOR_MORE, world, store) as other:
+        page = said(other)
+        clock.now += LATE
+        assert client.call_tool("test-tool", timeout=5).ok
+        assert world.count("token", grant_type="refresh_token") == 0
+        tell(other, world.authorize(page))
+        assert said(other) == "True"
+
+
+def test_a_token_that_could_not_be_renewed_in_time_is_not_renewed_for_each_call(
+    world: OAuthWorld, clock: Clock
+) -> None:
+    with Client.connect(world.resource_url, auth=signed_in(world)) as client:
+        world.faults["token"] = Fault(503)
+        clock.now += LATE - 15.0
+        tries = []
+        for passed in (0.0, 0.0, 9.0, 2.0, 9.0):
+            clock.now += passed
+            assert client.call_tool("test-tool").ok
+            tries.append(world.count("token", grant_type="refresh_token"))
+    assert tries == [1, 1, 1, 2, 2]
 
 
 # --- a fork ---------------------------------------------------------------------------------------------------------
@@ -254,6 +377,29 @@ def test_a_child_of_a_fork_does_not_wait_for_a_thread_of_its_parent(world: OAuth
         oauth.sign_in = world.authorize  # the child has used up the refresh token
         release.set()
         assert call.result(timeout=20).ok
+
+
+def test_a_fork_may_happen_when_a_server_is_met_for_the_first_time(world: OAuthWorld) -> None:
+    oauth = OAuth(sign_in="never", store=MemoryTokenStore())
+    inside, go = threading.Event(), threading.Event()
+
+    def stop(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is account.Account.__init__.__code__:
+            inside.set()
+            go.wait(20)
+
+    def meet() -> None:
+        sys.setprofile(stop)
+        oauth.status(world.resource_url)
+
+    thread = threading.Thread(target=meet, daemon=True)
+    thread.start()
+    assert inside.wait(20)
+    try:
+        assert in_a_child(lambda: oauth.status(world.resource_url), 2.0) is None
+    finally:
+        go.set()
+        thread.join(20)
 
 
 def test_a_child_of_a_fork_signs_in_by_itself(world: OAuthWorld, tmp_path: Path) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from threading import Event, Thread
 from time import monotonic
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from snodo_client import McpError
 from snodo_client.engine.deadline import Deadline
-from snodo_client.engine.flight import Flight
+from snodo_client.engine.flight import Flight, _Trip
 from snodo_client.outcome import local_error
 from support.forking import in_a_child
 from support.waiting import together, until
@@ -275,6 +277,28 @@ def test_a_child_of_a_fork_flies_for_itself() -> None:
     leader.join(20)
     waiter.join(20)
     assert results[0] in ("done", "too late")  # what became of the parent's is as if there were no child
+
+
+def test_a_fork_may_happen_while_another_thread_begins() -> None:
+    flight: Flight[int] = Flight("working")
+    inside, go = Event(), Event()
+
+    def stop(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is _Trip.__init__.__code__:  # which is in the middle of what is guarded
+            inside.set()
+            go.wait(20)
+
+    def lead() -> None:
+        sys.setprofile(stop)
+        flight.run(lambda deadline: 1, Deadline(20))
+
+    leader = start(lead)
+    assert inside.wait(20)
+    try:
+        assert in_a_child(lambda: flight.run(lambda deadline: 2, Deadline(5)), 2.0) == 2
+    finally:
+        go.set()
+        leader.join(20)
 
 
 def test_a_fork_may_happen_at_any_moment() -> None:
