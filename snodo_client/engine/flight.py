@@ -19,7 +19,8 @@ T = TypeVar("T")
 # How often one who waits looks whether that is still wanted, and whether a person is waited for.
 SLICE = 0.05
 
-# How a leader fails for reasons of its own: its result says nothing to those who wait.
+# How a leader fails for reasons of its own, as it also does once its work is not wanted any more, since its client is
+# closed, say: its result says nothing to those who wait.
 _PERSONAL = ("timeout", "max_total_timeout", "cancelled")
 
 
@@ -46,7 +47,7 @@ class Flight(Generic[T]):
     @property
     def under_way(self) -> bool:
         """Whether somebody is at it."""
-        return self._trip is not None
+        return self._trip is not None and self._pid == getpid()
 
     def run(
         self, work: Callable[[Deadline], T | McpError], deadline: Deadline, wanted: Callable[[], bool] | None = None
@@ -62,7 +63,7 @@ class Flight(Generic[T]):
                 if trip is None:
                     trip = self._trip = _Trip(deadline)
             if leads:
-                return self._lead(trip, work, deadline)
+                return self._lead(trip, work, deadline, wanted)
             following = Following(deadline, trip.deadline)
             try:
                 while not trip.done.wait(min(deadline.left(), SLICE)):
@@ -78,10 +79,17 @@ class Flight(Generic[T]):
             if trip.result is not None:
                 return trip.result  # type: ignore[return-value]
 
-    def _lead(self, trip: _Trip, work: Callable[[Deadline], T | McpError], deadline: Deadline) -> T | McpError:
+    def _lead(
+        self,
+        trip: _Trip,
+        work: Callable[[Deadline], T | McpError],
+        deadline: Deadline,
+        wanted: Callable[[], bool] | None,
+    ) -> T | McpError:
         try:
             result = work(deadline)
-            if not (isinstance(result, McpError) and result.reason in _PERSONAL):
+            unwanted = wanted is not None and not wanted()
+            if not isinstance(result, McpError) or not (unwanted or result.reason in _PERSONAL):
                 trip.result = result
             return result
         finally:

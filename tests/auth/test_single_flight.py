@@ -260,6 +260,40 @@ def test_another_thread_goes_on_when_the_one_that_refreshes_is_cancelled(world: 
         assert second.result(timeout=5).ok
 
 
+def test_another_client_goes_on_when_the_one_whose_call_signs_in_is_closed(world: OAuthWorld) -> None:
+    asked, answer = threading.Event(), threading.Event()
+    times: list[str] = []
+
+    def person(url: str) -> str:
+        times.append(url)
+        if len(times) == 1:
+            asked.set()
+            assert answer.wait(20)
+        return world.authorize(url)
+
+    world.open_methods = {"server/discover"}
+    oauth = OAuth(sign_in=person, store=MemoryTokenStore())
+    first, second = (Client.connect(world.resource_url, auth=oauth) for _ in range(2))
+    outcomes: dict[Client, Any] = {}
+
+    def one(client: Client) -> None:
+        outcomes[client] = client.call_tool("test-tool")
+
+    with second:
+        threads = [threading.Thread(target=one, args=(client,), daemon=True) for client in (first, second)]
+        threads[0].start()
+        assert asked.wait(20)
+        threads[1].start()
+        until(lambda: waiting() == 1)
+        first.close()
+        answer.set()
+        for thread in threads:
+            thread.join(20)
+    assert outcomes[first].reason == "closed"
+    assert outcomes[second].ok
+    assert len(times) == 2
+
+
 def test_that_there_is_no_more_for_one_thread_is_not_said_to_another(world: OAuthWorld) -> None:
     """A refusal that names no scope leads nowhere; the one that waits behind it names one."""
     found = threading.Event()
