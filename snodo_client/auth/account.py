@@ -193,7 +193,8 @@ class Account:
         if refreshed is None:
             current = self.load()
             if current is None or current.access_token != before.access_token:
-                return current  # where the store has no lock, another process may have been faster
+                self._credential = current  # where the store has no lock, another process may have been faster
+                return current
             before.refresh_token = None
         self._keep(refreshed or before)
         return refreshed
