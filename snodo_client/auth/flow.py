@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from ..outcome import McpError
     from ..protocol.challenges import Challenge
     from ..protocol.origins import Endpoint
     from .discovery import ServerMetadata
@@ -238,7 +239,7 @@ def code(pending: Pending, callback_url: str, now: float) -> str:
     return values["code"]
 
 
-def _refused(pending: Pending, values: dict[str, str]) -> Exception:
+def _refused(pending: Pending, values: dict[str, str]) -> McpError:
     masking = Masking([pending.state, pending.verifier, values.get("code", "")])
     data: dict[str, Any] = {"error": plain(values["error"], masking, 100)}
     text = f"{pending.issuer} refused the sign-in: {data['error']}"

@@ -185,10 +185,14 @@ class HttpLink(Link):
                 outgoing.secret[SESSION_ID] = legacy[SESSION_ID]
         if isinstance(self.slots, Slots):
             outgoing.proxy = self.slots.proxy
-        own = self._options.own_headers()
-        headers.update(own)
-        outgoing.secret.update(own)
+        self._add_own(outgoing)
         return outgoing
+
+    def _add_own(self, outgoing: Outgoing) -> None:
+        """Add what the caller wants to be sent with every request."""
+        own = self._options.own_headers()
+        outgoing.headers.update(own)
+        outgoing.secret.update(own)
 
     # -- for caches
 
@@ -208,9 +212,7 @@ class HttpLink(Link):
             return None
         outgoing = Outgoing("POST", self.endpoint, dict(BASE_HEADERS), b"")
         try:
-            own = self._options.own_headers()
-            outgoing.headers.update(own)
-            outgoing.secret.update(own)
+            self._add_own(outgoing)
             if self._options.signer is not None:
                 self._options.signer.begin(None).apply(outgoing)
         except McpError:
