@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from . import signing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import NoReturn
 
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -69,11 +68,6 @@ class ProofKey:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
         return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode("ascii")
-
-    @property
-    def thumbprint(self) -> str:
-        """What a token that is bound to the key says of it (`cnf.jkt`); also the value of `dpop_jkt`. No secret."""
-        return thumbprint(self._jwk)
 
     def proof(self, method: str, url: str, now: float, *, token: str | None = None, nonce: str | None = None) -> str:
         """The value of a `DPoP` header for one request; a request that is sent again needs another.
@@ -131,14 +125,6 @@ class Nonces:
 
     def __repr__(self) -> str:
         return f"<Nonces of {len(self._newest)} servers>"
-
-
-def thumbprint(jwk: Mapping[str, str]) -> str:
-    """The SHA-256 thumbprint of an EC public key (RFC 7638); members that do not make the key are left out."""
-    from json import dumps
-
-    needed = {name: jwk[name] for name in ("crv", "kty", "x", "y")}  # in this order, without spaces
-    return _digest(dumps(needed, separators=(",", ":")))
 
 
 def _digest(text: str) -> str:

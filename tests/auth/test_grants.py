@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, quote_plus, urlencode, urlsplit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jwt import get_unverified_header
 
 from snodo_client.auth import grants
 from snodo_client.auth.clients import BASIC, NONE, POST, PRIVATE_KEY, ClientIdentity, register
@@ -37,6 +38,7 @@ from snodo_client.auth.urls import Rules
 from snodo_client.outcome import McpError
 from support.oauth_flows import ISSUER, JSON, fetched, form, metadata, reply, run
 from support.oauth_issuer import Registered
+from support.oauth_proofs import thumbprint
 from support.oauth_server import Fault, OAuthWorld
 
 RESOURCE = "https://mcp.example/mcp"
@@ -718,7 +720,8 @@ def test_a_bound_token_is_issued_for_a_proof_with_the_nonce(world: OAuthWorld) -
     parameters = client_credentials(world.resource_url, None)
     token = fetched(exchange(published(world), CLIENT, parameters, proof=proof, now=0.0))
     assert token.token_type == "dpop"
-    assert world.authorization_server.access[token.access_token].jkt == key.thumbprint
+    header = get_unverified_header(key.proof("POST", "https://mcp.example/mcp", 0.0))
+    assert world.authorization_server.access[token.access_token].jkt == thumbprint(header["jwk"])
     assert [seen.status for seen in world.seen("token")] == [400, 200]
 
 
